@@ -1,7 +1,8 @@
 """Compile time of a transformer's gradient by the number of its layers: `python -m benchmarks.depth`.
 
-The options `--layers 6 12` and `--library jax` choose what is measured, because JAX takes minutes for 48 layers. Each
-line of the output is a row of `benchmarks/results/depth.csv`; `--plot` draws these rows as SVG instead.
+The options `--layers 6 12` and `--library jax` choose what is measured, because JAX takes minutes for 48 layers. The
+compilations of the libraries alternate; the result is the median of three. Each line of the output is a row of
+`benchmarks/results/depth.csv`; `--plot` draws these rows as SVG instead.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-import time
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from benchmarks import transformer
+from benchmarks import repeats, transformer
+from benchmarks.harness import returned_value
 from benchmarks.libraries import JAX, OURS, Library
 
 LIBRARIES: Final = {"tracefx": OURS, "jax": JAX}
@@ -31,14 +33,12 @@ Curves: TypeAlias = Mapping[str, Sequence[tuple[int, float]]]
 """The layers and the seconds of compilation, by library."""
 
 
-def compile_seconds(library: Library, layers: int) -> float:
-    """Returns the CPU seconds of compiling the gradient; tracing is not measured."""
-    arguments: Any = transformer.parameters(layers), *transformer.text()
-    options = {"repeats": "share"} if library is OURS else {}
-    lowered = library.core.jit(library.core.grad(transformer.loss_of(library)), **options).lower(*arguments)
-    start = time.process_time()
-    lowered.compile()
-    return time.process_time() - start
+def compile_seconds(libraries: Sequence[Library], layers: int) -> list[float]:
+    """Returns the CPU seconds of compiling the gradient with each library; tracing is not measured."""
+    arguments = transformer.parameters(layers), *transformer.text()
+    runs = [repeats.compiling(library, repeats.gradient_of(transformer.loss_of), arguments) for library in libraries]
+    rounds = [[returned_value(run, 1) for run in runs] for _ in range(repeats.COMPILATIONS)]
+    return [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
 
 
 def read(path: Path) -> Curves:
@@ -95,10 +95,12 @@ def main() -> None:
         print(plot(read(RESULTS)), end="")
         return
     print(",".join(HEAD))
-    for name in options.library:
-        LIBRARIES[name].core.jit(lambda x: x + 1).lower(1.0).compile()
-        for layers in options.layers:
-            print(f"{name},{layers},{compile_seconds(LIBRARIES[name], layers):.2f}", flush=True)
+    libraries = [LIBRARIES[name] for name in options.library]
+    for library in libraries:
+        library.core.jit(lambda x: x + 1).lower(1.0).compile()
+    for layers in options.layers:
+        for name, seconds in zip(options.library, compile_seconds(libraries, layers), strict=True):
+            print(f"{name},{layers},{seconds:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -25,15 +25,15 @@ Program: TypeAlias = tuple[str, Make, tuple[Any, ...], float]
 """A name, a function, its arguments, and the target of the ratio of compile times."""
 
 
-def runge_kutta(library: Library) -> Callable[..., Any]:
-    """Returns the sum of squares after 50 steps of the Runge-Kutta method; the slope is a perceptron."""
+def runge_kutta(library: Library, steps: int = 50) -> Callable[..., Any]:
+    """Returns the sum of squares after some steps of the Runge-Kutta method; the slope is a perceptron."""
     numpy = library.numpy
 
     def loss(weights: Any, x: Any) -> Any:
         def slope(x: Any) -> Any:
             return numpy.tanh(x @ weights[0]) @ weights[1]
 
-        for _ in range(50):
+        for _ in range(steps):
             k1 = slope(x)
             k2 = slope(x + 0.01 * k1)
             k3 = slope(x + 0.01 * k2)
@@ -44,12 +44,12 @@ def runge_kutta(library: Library) -> Callable[..., Any]:
 
 
 def recurrent(library: Library) -> Callable[..., Any]:
-    """Returns the loss of a recurrent network of 64 steps without `scan`."""
+    """Returns the loss of a recurrent network without `scan`."""
     numpy = library.numpy
 
     def loss(weights: Any, xs: Any) -> Any:
-        h = numpy.zeros((8, 128), np.float32)
-        for t in range(64):
+        h = numpy.zeros(xs.shape[1:], np.float32)
+        for t in range(len(xs)):
             h = numpy.tanh(xs[t] @ weights[0] + h @ weights[1] + weights[2])
         return numpy.mean(h**2)
 
@@ -72,9 +72,9 @@ def gradient_of(loss_of: Callable[[Library], Callable[..., Any]]) -> Make:
 
 def programs() -> Iterator[Program]:
     """Returns programs with repeated blocks, and three without."""
-    for blocks, bound in ((6, 0.5), (12, 0.3)):
-        arguments = transformer.parameters(blocks), *transformer.text()
-        yield f"transformer, {blocks} blocks", gradient_of(transformer.loss_of), arguments, bound
+    for blocks, width, bound in ((6, 128, 0.5), (12, 32, 0.3), (12, 128, 0.3), (12, 256, 0.3), (24, 32, 0.12)):
+        arguments = transformer.parameters(blocks, width), *transformer.text()
+        yield f"transformer, {blocks} blocks of width {width}", gradient_of(transformer.loss_of), arguments, bound
     yield "transformer, 12 blocks, dropout, Adam", transformer.adam_step_of, transformer.adam_arguments(12), 0.35
     yield "50 Runge-Kutta steps", gradient_of(runge_kutta), ((f32(8, 64), f32(64, 8)), f32(32, 8)), 0.5
     weights = f32(128, 128), f32(128, 128), np.zeros(128, np.float32)

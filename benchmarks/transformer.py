@@ -18,7 +18,7 @@ HEADS: Final = 4
 TOKENS: Final = 96
 
 
-def parameters(blocks: int = BLOCKS) -> dict[str, Any]:
+def parameters(blocks: int = BLOCKS, width: int = WIDTH) -> dict[str, Any]:
     """Returns the weights of the blocks, the embeddings of tokens and positions, and the last normalization."""
     random = np.random.default_rng(0)
 
@@ -26,21 +26,21 @@ def parameters(blocks: int = BLOCKS) -> dict[str, Any]:
         return random.normal(0, shape[0] ** -0.5, shape).astype(np.float32)
 
     def norm() -> tuple[Any, Any]:
-        return np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
+        return np.ones(width, np.float32), np.zeros(width, np.float32)
 
     def block() -> dict[str, Any]:
         return {
             "before attention": norm(),
-            "queries, keys, values": weights(WIDTH, 3 * WIDTH),
-            "attended": weights(WIDTH, WIDTH),
+            "queries, keys, values": weights(width, 3 * width),
+            "attended": weights(width, width),
             "before perceptron": norm(),
-            "wide": (weights(WIDTH, 4 * WIDTH), np.zeros(4 * WIDTH, np.float32)),
-            "narrow": (weights(4 * WIDTH, WIDTH), np.zeros(WIDTH, np.float32)),
+            "wide": (weights(width, 4 * width), np.zeros(4 * width, np.float32)),
+            "narrow": (weights(4 * width, width), np.zeros(width, np.float32)),
         }
 
     return {
-        "tokens": weights(TOKENS, WIDTH),
-        "positions": weights(LENGTH, WIDTH),
+        "tokens": weights(TOKENS, width),
+        "positions": weights(LENGTH, width),
         "blocks": [block() for _ in range(blocks)],
         "last": norm(),
     }
@@ -68,9 +68,10 @@ def forward_of(library: Library, dropout: float = 0.0) -> Callable[..., Any]:
         return (x - mean) / numpy.sqrt(variance + 1e-5) * scale + shift
 
     def attention(x: Any, params: Mapping[str, Any]) -> Any:
-        heads = (x @ params["queries, keys, values"]).reshape(*x.shape[:2], 3, HEADS, WIDTH // HEADS)
+        width = x.shape[2] // HEADS
+        heads = (x @ params["queries, keys, values"]).reshape(*x.shape[:2], 3, HEADS, width)
         q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
-        scores = numpy.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(WIDTH // HEADS)
+        scores = numpy.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(width)
         causal = numpy.tril(numpy.ones((LENGTH, LENGTH), bool))
         weights = nn.softmax(numpy.where(causal, scores, -1e9), axis=-1)
         return numpy.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape) @ params["attended"]

@@ -69,6 +69,7 @@ def failures(page: str, name: str) -> list[str]:
     return reports
 
 
+@pytest.mark.usefixtures("default_repeats")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
 def test_examples_of_a_page(page: Path) -> None:
     """`make laws` runs the examples with XLA's default optimizations."""

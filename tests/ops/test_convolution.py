@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,12 +20,12 @@ import tracefx.image
 import tracefx.numpy as fnp
 from benchmarks import resnet
 from benchmarks.libraries import JAX, OURS
-from tests.comparison import assert_agree, assert_near
+from tests.comparison import assert_agree, assert_near, assert_same
 from tests.errors import untyped
 from tracefx import lax
 from tracefx.core import Array, NDArray, dtypes
 from tracefx.ops.contractions.convolution import ConvGeneralDilated
-from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
+from tracefx.testing.tolerances import ELEMENTARY, PROGRAM, SUMMED
 
 LAST: Final = ("NHWC", "HWIO", "NHWC")
 IMAGES: Final = np.random.default_rng(0).normal(size=(2, 5, 6, 4)).astype(np.float32)
@@ -194,3 +195,26 @@ def test_narrow_results_of_narrow_operands(dtype: str, preferred: str) -> None:
         ),
         may_raise=True,
     )
+
+
+@pytest.mark.parametrize("numbers", [("NCHW", "OIHW", "NCHW"), ("HWNC", "IOHW", "CHWN")])
+def test_cpu_kernels_get_operands_in_their_order(numbers: tuple[str, str, str]) -> None:
+    """XLA transposes operands for its fast kernel only outside of functions, so lowering does it."""
+    n, c, h, w, o = 2, 3, 6, 5, 4
+    sizes = {"N": n, "C": c, "H": h, "W": w}, {"O": o, "I": c, "H": 3, "W": 2}
+    x, k = [
+        np.random.default_rng(0).normal(size=[size[axis] for axis in spec]).astype(np.float32)
+        for spec, size in zip(numbers, sizes, strict=False)
+    ]
+
+    def loss(x: Any, k: Any) -> Any:
+        y = lax.conv_general_dilated(x, k, (2, 1), ((1, 0), (2, 1)), None, (1, 2), numbers)
+        return fnp.sum(y * fnp.cos(y))
+
+    gradient = fx.value_and_grad(loss, (0, 1))
+    text = fx.jit(gradient).lower(x, k).as_text()
+    labels = set(re.findall(r"dim_numbers = (\S+, .*?\])\s*, window", text))
+    assert labels == {"[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"}
+    with fx.disable_jit():
+        want = gradient(x, k)
+    assert_same(fx.jit(gradient)(x, k), want, SUMMED)

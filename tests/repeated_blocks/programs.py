@@ -66,8 +66,14 @@ def uneven_networks(layers: int) -> dict[str, Program]:
         fx.debug.callback(lambda value: None, x[0, 0])
         return x
 
+    def activation(i: int) -> Callable[[Any], Any]:
+        sine: Any = fx.custom_vjp(lambda x: fnp.sin(x))
+        sine.defvjp(lambda x: (fnp.sin(x), x), lambda x, g: ((fnp.cumsum(g, i % 2) if i % 3 else g) * fnp.cos(x),))
+        return sine  # type: ignore[no-any-return]  # a function of arrays
+
     x = weights(32, 32)
     return {
+        "another custom rule in each layer": (network(lambda i, x: activation(i)(x)), (parameters, x)),
         "effects in the forward pass": (network(inspected), (parameters, x)),
         "another operation in two of three layers": (
             network(lambda i, x: fnp.roll(x, 1, i % 2) if i % 3 else x),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -131,6 +132,54 @@ def test_effects_are_declined_with_the_reason() -> None:
     repeats, declined = find_repeats(trace(f, X), 3, 4)
     assert repeats == []
     assert declined[0].reason == "they have effects (debug_print)"
+
+
+def reason(f: Callable[..., Any], *args: Any, least_saved: int = 4) -> str:
+    """Returns why a part of a function's program is declined, with lines of the function."""
+    repeats, (declined,) = find_repeats(trace(f, *args), 3, least_saved)
+    assert repeats == []
+    code = f.__code__
+    location = re.compile(rf"{re.escape(code.co_filename)}:(\d+) \(\S+\)")
+    return location.sub(lambda m: f"line {int(m[1]) - code.co_firstlineno}", declined.reason)
+
+
+def test_other_parameters_are_named_with_their_line() -> None:
+    def f(x: Any) -> Any:
+        for i in range(6):
+            y = lax.cumsum(fnp.cos(x), reverse=i % 2 == 1)
+            y = fnp.sin(lax.cumsum(y, reverse=i // 2 % 2 == 1))
+            x = lax.cumsum(y * x, reverse=i % 3 > 0)
+        return x
+
+    assert reason(f, X) == "`cumsum` at line 2 has other parameters in block 2 than in the one before"
+
+
+def test_other_operands_are_named_with_their_line() -> None:
+    def f(x: Any) -> Any:
+        for i in range(6):
+            y = fnp.sin(x)
+            z = fnp.cos(y)
+            t = z * y
+            x = fnp.tanh(t) * (y if i % 2 else z) + fnp.sin(t if i % 3 else y)
+        return x
+
+    assert reason(f, X) == (
+        "operand 0 of `sin` at line 5 is the result of `mul` at line 4 in block 2, "
+        "and a value from outside of the block in the one before"
+    )
+
+
+def test_too_few_equal_blocks_are_declined_with_the_difference() -> None:
+    def f(x: Any) -> Any:
+        for i in range(8):
+            y = lax.cumsum(fnp.cos(x), reverse=i > 3)
+            x = x * lax.cumsum(fnp.sin(y), reverse=i > 3)
+        return x
+
+    assert reason(f, X, least_saved=20) == (
+        "sharing the 4 equal ones saves 15 equations, fewer than 20; "
+        "`cumsum` at line 2 has other parameters in block 5 than in the one before"
+    )
 
 
 def test_runs_do_not_overlap() -> None:

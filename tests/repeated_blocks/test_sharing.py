@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from functools import partial
 from itertools import combinations
 from typing import Any, Final
@@ -13,53 +13,23 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import difference
+from tests.repeated_blocks.checking import check, check_function, share_all, with_calls
 from tests.repeated_blocks.programs import deep_network, generated_program, trace
 from tests.rewriting.evaluation import results
 from tracefx.control.call import Call
 from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.core import Literal, from_numpy
-from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, Var
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.dce import dce
-from tracefx.passes.rebuilding import map_subjaxprs, renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.repeated_blocks.pieces import divide_into_pieces
 from tracefx.repeated_blocks.residuals import minimum_cut
-from tracefx.repeated_blocks.sharing import SharedBlock, SharedProgram, share_repeats
+from tracefx.repeated_blocks.sharing import SharedBlock, share_repeats
 
 lax: Final = fx.lax
 nn: Final = fx.nn
 X: Final = np.linspace(-1.0, 1.0, 6, dtype=np.float32)
-
-share_all: Final = partial(share_repeats, least_count=2, least_saved=1, least_equations=1)
-
-
-def with_calls(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns a program with calls in place of shared blocks."""
-
-    def changed(e: Eqn) -> Eqn:
-        prim = map_subjaxprs(e.prim, with_calls)
-        if isinstance(prim, SharedBlock):
-            prim = Call("block", prim.jaxpr)
-        return Eqn(prim, e.inputs, e.outs, e.source)
-
-    return Jaxpr(jaxpr.constvars, jaxpr.invars, tuple(map(changed, jaxpr.eqns)), jaxpr.outs)
-
-
-def check(jaxpr: Jaxpr, args: Sequence[Any], share: Callable[[Jaxpr], SharedProgram] = share_all) -> SharedProgram:
-    """Shares the blocks of a program and checks that stepwise evaluation gives the same bits and effects."""
-    program = share(jaxpr)
-    check_jaxpr(renumber(program.jaxpr))
-    values = [x if isinstance(x, fx.Array) else from_numpy(np.asarray(x)) for x in args]
-    (got, log), (want, expected) = results(renumber(with_calls(program.jaxpr)), values), results(jaxpr, values)
-    found = difference(got, want)
-    assert not found, f"{found}\nbefore: {jaxpr}\nafter: {program.jaxpr}"
-    assert log == expected
-    return program
-
-
-def check_function(f: Callable[..., Any], *args: Any) -> SharedProgram:
-    closed = fx.make_jaxpr(f)(*args)
-    return check(closed.jaxpr.closed(), [*closed.consts, *fx.tree.leaves(args)])
 
 
 def test_network_and_gradient() -> None:
@@ -285,6 +255,39 @@ def test_values_that_are_stored_anyway_are_preferred() -> None:
     forward, backward = program.bodies
     assert {e.prim.name for e in forward.eqns for v in e.outs if v in forward.outs} == {"tanh", "add"}
     assert "tanh" not in [e.prim.name for e in backward.eqns]
+
+
+def test_operands_are_recomputed_from_values_that_the_block_before_stores() -> None:
+    """The backward pass reads `cos(y)` and `cos(x)`, where `x` is the sine of the `y` of the block before."""
+
+    def f(x: Any, w: Any) -> Any:
+        for _ in range(8):
+            x = fnp.sin(w @ fnp.sin(x))
+        return fnp.sum(x)
+
+    w = np.eye(6, dtype=np.float32)
+    program = check(dce(trace(fx.grad(f), X, w)), [X, w], partial(share_all, least_count=3))
+    calls = [e for e in program.jaxpr.eqns if isinstance(e.prim, SharedBlock)]
+    forward, backward = [[e for e in calls if e.prim is prim] for prim in (calls[0].prim, calls[-1].prim)]
+    bound = {v.index for e in forward for v in e.outs}
+    stored = {x.index for e in backward for x in e.inputs if isinstance(x, Var)} & bound
+    assert len(stored) <= len(backward) + 1
+
+
+@pytest.mark.parametrize(("divide", "stored"), [("broadcast", 1), ("array", 2)])
+def test_quotients_of_broadcasts_are_recomputed(divide: str, stored: int) -> None:
+    """The compiler computes `y / s` for a smaller `s` as `y * (1 / s)`, wherever it is read."""
+
+    def f(x: Any, w: Any) -> Any:
+        for _ in range(6):
+            y = w @ x
+            x = fnp.sin(y / fnp.sum(y**2, 1, keepdims=True) if divide == "broadcast" else y / (y**2 + 1.0)) * y
+        return fnp.sum(x)
+
+    w = np.eye(6, dtype=np.float32) + 1
+    program = check(dce(trace(fx.grad(f), w, w)), [w, w])
+    forward = program.bodies[0]
+    assert [v.aval.shape for v in forward.outs].count((6, 6)) == stored + 1
 
 
 def test_minimum_cut() -> None:

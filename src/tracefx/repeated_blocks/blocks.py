@@ -181,7 +181,8 @@ def _divide(uses: Uses, stretch: Stretch, least_count: int, least_saved: int) ->
     effects = {e.prim.name for e in block if any(effect.observable for effect in e.prim.effects)}
     if effects:
         return f"they have effects ({', '.join(sorted(effects))})"
-    best_count, best_saved = 1, 0
+    best = Repeat(stretch.start, period, 1, frozenset(), 0)
+    best_start = stretch.start
     most = (stretch.stop - stretch.start) // period
     options: list[tuple[float, Repeat]] = []
     for count in range(most, max(most - 2, least_count - 1), -1):
@@ -189,7 +190,8 @@ def _divide(uses: Uses, stretch: Stretch, least_count: int, least_saved: int) ->
         crossing = _bytes_across_borders(uses, stretch.start, period, room)
         for shift in np.argsort(crossing, kind="stable")[:BORDERS_TRIED].tolist():
             repeat = _equal_blocks(uses, stretch.start + shift, period, count)
-            best_count, best_saved = max(best_count, repeat.count), max(best_saved, repeat.saved)
+            if repeat.count > best.count:
+                best, best_start = repeat, stretch.start + shift % period
             if repeat.count < least_count or repeat.saved < least_saved:
                 continue
             cost = (1.0 + float(crossing[shift])) * (1 + 0.15 * (most - repeat.count))
@@ -197,9 +199,11 @@ def _divide(uses: Uses, stretch: Stretch, least_count: int, least_saved: int) ->
             break
     if options:
         return min(options, key=lambda option: option[0])[1]
-    if best_count < least_count:
-        return "they refer to each other in different ways"
-    return f"sharing the {best_count} equal ones saves {best_saved} equations, fewer than {least_saved}"
+    difference = _first_difference(uses, best_start, period, (stretch.stop - best_start) // period)
+    if best.count < least_count:
+        return difference
+    reason = f"sharing the {best.count} equal ones saves {best.saved} equations, fewer than {least_saved}"
+    return f"{reason}; {difference}" if difference else reason
 
 
 def join_small_blocks(uses: Uses, repeat: Repeat, least_count: int, least_equations: int) -> Repeat:
@@ -253,6 +257,43 @@ def _equal_blocks(uses: Uses, start: int, period: int, count: int) -> Repeat:
     separate = frozenset(np.flatnonzero((prims != prims[0]).any(0)).tolist())
     body = sum([weight(e) for q, e in enumerate(uses.eqns[first : first + period]) if q not in separate])
     return Repeat(first, period, length, separate, (length - 1) * body)
+
+
+def _first_difference(uses: Uses, start: int, period: int, count: int) -> str:
+    """Returns how the first of `count` blocks of alike equations that is another than the one before differs from it.
+
+    Returns an empty text if all are equal.
+    """
+    signatures = _signatures(uses, start, period, count)
+    differs = signatures[1:] != signatures[:-1]
+    if not differs.any():
+        return ""
+    before = int(differs.any(1).argmax())
+    blocks = [start + (before + b) * period for b in (1, 0)]
+    offsets = uses.operands[blocks[0] : blocks[0] + period + 1] - uses.operands[blocks[0]]
+    operands = differs[before, period:].reshape(2, -1).any(0)  # by their binders or the index of the result
+    operand = int(operands.argmax()) if operands.any() else len(operands)
+    q = int(np.searchsorted(offsets, operand, "right")) - 1
+    other = int(differs[before, :period].argmax())
+    if differs[before, other] and other < q:
+        return f"{_named(uses, blocks[0] + other)} has other parameters in block {before + 2} than in the one before"
+
+    def origin(block: int) -> str:
+        binder, result = uses.slots[uses.operands[block] + operand].tolist()
+        if binder < block:
+            return "a value from outside of the block"
+        which = "the result" if len(uses.eqns[binder].outs) == 1 else f"result {result}"
+        return f"{which} of {_named(uses, binder)}"
+
+    new, old = map(origin, blocks)
+    at = f"operand {operand - int(offsets[q])} of {_named(uses, blocks[0] + q)}"
+    return f"{at} is {new} in block {before + 2}, and {old} in the one before"
+
+
+def _named(uses: Uses, i: int) -> str:
+    """Returns the name of an equation's primitive, and its line."""
+    e = uses.eqns[i]
+    return f"`{e.prim.name}`" if e.source is None else f"`{e.prim.name}` at {e.source}"
 
 
 def has_equal_blocks(uses: Uses, repeat: Repeat) -> bool:

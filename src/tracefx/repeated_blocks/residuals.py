@@ -14,6 +14,7 @@ from itertools import count, groupby, pairwise
 from typing import Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
+from typing_extensions import TypeIs
 
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.ops.elementwise.accuracy import HasAccuracy
@@ -31,6 +32,8 @@ from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
 from tracefx.repeated_blocks.blocks import Repeat, Slot, Uses, has_equal_blocks
 
 _Node: TypeAlias = tuple[int, int]
+_Chains: TypeAlias = dict[int, tuple[int, ...]]
+"""For each value, by index, the positions of the equations that recompute it."""
 
 _CHEAP: Final = (Elementwise, SelectN, ConvertElementType, BroadcastInDim, Reshape, Squeeze, Iota, Slice, DynamicSlice)
 _EXPENSIVE: Final = (HasAccuracy, CompiledOperation, Div, Rem, Pow)
@@ -41,8 +44,15 @@ LONGEST_RECOMPUTATION: Final = 32
 """How many equations recompute a value of equations that are in no run, at most."""
 
 
-def is_cheap(e: Eqn) -> bool:
-    """Whether XLA recomputes the result of an equation in each consumer, in place of storing it."""
+def is_cheap(e: Eqn, broadcasts: Collection[int] = ()) -> bool:
+    """Whether XLA recomputes the result of an equation in each consumer, in place of storing it.
+
+    A division by a number, or by the result of a broadcast, becomes a product with the reciprocal. `broadcasts` are the
+    indices of such results; none by default.
+    """
+    if isinstance(e.prim, Div) and e.outs[0].aval.dtype.kind == "f":
+        divisor = e.inputs[1]
+        return not divisor.aval.shape or _is_in(divisor, broadcasts)
     if isinstance(e.prim, _CHEAP_FOR_REALS):
         return e.outs[0].aval.dtype.kind != "c"
     return isinstance(e.prim, _CHEAP) and not isinstance(e.prim, _EXPENSIVE)
@@ -158,7 +168,8 @@ class _Recomputation:
         for r in repeats:
             for (q, o), chain in _choose(self.uses, jaxpr, r).items():
                 for start in range(r.start, r.stop, r.period):
-                    self.chains[jaxpr.eqns[start + q].outs[o].index] = tuple([start + p for p in chain])
+                    own = [start + p for p in chain if start + p >= r.start]  # the first block has none before it
+                    self.chains[jaxpr.eqns[start + q].outs[o].index] = tuple(own)
         outside = [(i, e, True) for i, e in enumerate(jaxpr.eqns) if self.runs[i] is None]
         bound = {v.index for _, e, _ in outside for v in e.outs}
         read = {
@@ -168,7 +179,7 @@ class _Recomputation:
             for x in e.inputs
             if type(x) is Var and x.index in bound
         }
-        for index, chain in _recomputations(jaxpr, outside, list(read.values())).items():
+        for index, chain in _recomputations(jaxpr, outside, list(read.values()))[0].items():
             if len(chain) <= LONGEST_RECOMPUTATION:
                 self.chains[index] = chain
 
@@ -223,8 +234,13 @@ def _units(repeats: Sequence[Repeat], end: int) -> Iterator[_Unit]:
 def _choose(uses: Uses, jaxpr: Jaxpr, repeat: Repeat) -> dict[Slot, tuple[int, ...]]:
     """Chooses which values of a run to recompute where they are read after it.
 
+    If each block stores a value from which it computes an operand of the next one by cheap operations, later equations
+    can recompute the operand from that value. Three sets of such values are compared: none, the operands themselves,
+    and those that blocks store if each is taken on its own.
+
     Returns:
-        For each result of a block that is recomputed, the positions of the equations that recompute it.
+        For each result of a block that is recomputed, the positions of the equations that recompute it; those of the
+        block before are negative.
     """
     needed = [
         (q, o)
@@ -235,16 +251,40 @@ def _choose(uses: Uses, jaxpr: Jaxpr, repeat: Repeat) -> dict[Slot, tuple[int, .
             for start in range(repeat.start, repeat.stop, repeat.period)
         )
     ]
-    start = repeat.start + repeat.period  # the second block: the first may read other values as the one before it
-    block = uses.eqns[start : start + repeat.period]
-    eqns = [(q, e, q not in repeat.separate) for q, e in enumerate(block)]
-    chains = _recomputations(jaxpr, eqns, [block[q].outs[o] for q, o in needed])
-    return {(q, o): chains[block[q].outs[o].index] for q, o in needed}
+    first, second = [uses.eqns[start : start + repeat.period] for start in (repeat.start, repeat.start + repeat.period)]
+    # The second block is divided, because the first may read other values as the one before it.
+    eqns = [(q, e, q not in repeat.separate) for q, e in enumerate(second)]
+    both = [(q - repeat.period, e, q not in repeat.separate) for q, e in enumerate(first)] + eqns
+
+    values = [second[q].outs[o] for q, o in needed]
+    same = {
+        old.index: (old, new)
+        for e, f in zip(first, second, strict=True)
+        for old, new in zip(e.outs, f.outs, strict=True)
+    }
+
+    def choose(kept: Collection[int]) -> tuple[int, _Chains, Collection[int]]:
+        stored = [v for index in kept for v in same[index]]
+        chains, cut = _recomputations(jaxpr, both if kept else eqns, values, stored)
+        return sum(cut.values()) + sum([2 * same[index][0].aval.nbytes for index in kept]), chains, cut
+
+    alone = choose(())
+    before = {index: old for index, (old, new) in same.items() if new.index in alone[2]}
+    further, _ = _recomputations(jaxpr, both, values, list(before.values()))
+    positions = {p for chain in further.values() for p in chain}
+    kept = {x.index for p, e, _ in both if p in positions for x in e.inputs if _is_in(x, before)}
+    operands = {x.index for e in second for x in e.inputs if _is_in(x, same)}
+    _, chains, _ = min(alone, choose(operands), choose(kept), key=lambda choice: choice[0])
+    return {(q, o): chains[v.index] for (q, o), v in zip(needed, values, strict=True)}
+
+
+def _is_in(x: Atom, indices: Collection[int]) -> TypeIs[Var]:
+    return type(x) is Var and x.index in indices
 
 
 def _recomputations(
-    jaxpr: Jaxpr, eqns: Iterable[tuple[int, Eqn, bool]], needed: Sequence[Var]
-) -> dict[int, tuple[int, ...]]:
+    jaxpr: Jaxpr, eqns: Iterable[tuple[int, Eqn, bool]], needed: Sequence[Var], stored: Collection[Var] = ()
+) -> tuple[_Chains, Mapping[int, int]]:
     """Chooses which of the needed values to recompute, so that the fewest bytes are stored.
 
     Args:
@@ -252,37 +292,45 @@ def _recomputations(
         eqns: The equations that bind the needed values, and those before them: the position of each, the equation,
             and whether it may be evaluated again.
         needed: The needed values.
+        stored: Values that are stored in any case. None by default.
 
     Returns:
-        For each needed value, by index, the positions of the equations that recompute it; none if it is stored.
+        For each needed value, by index, the positions of the equations that recompute it, none if it is stored; and the
+        cost of each value that is stored for them, by index.
     """
-    inputs = {v.index for v in jaxpr.invars}
+    free = {v.index for v in (*jaxpr.invars, *stored)}
     cost: dict[int, int] = {}
     operands: dict[int, list[int]] = {}
     binders: dict[int, int] = {}
+    broadcasts: set[int] = set()
     for q, e, is_repeatable in eqns:
         for x in e.inputs:
             if type(x) is Var:
-                cost.setdefault(x.index, 0 if x.index in inputs else 2 * x.aval.nbytes)
-        cheap = is_cheap(e) and is_repeatable
+                cost.setdefault(x.index, 0 if x.index in free else 2 * x.aval.nbytes)
+        cheap = is_cheap(e, broadcasts) and is_repeatable
+        if isinstance(e.prim, BroadcastInDim) and e.inputs[0].aval.size < e.outs[0].aval.size:
+            broadcasts.add(e.outs[0].index)
         for v in e.outs:
+            if v.index in free:
+                cost[v.index] = 0
+                continue
             # Of as many bytes, a value that is computed again is dearer: it takes a kernel to store it.
             cost[v.index] = 2 * v.aval.nbytes + cheap
             if cheap:
                 operands[v.index] = [x.index for x in e.inputs if type(x) is Var]
                 binders[v.index] = q
-    stored = minimum_cut(cost, operands, [v.index for v in needed])
+    cut = minimum_cut(cost, operands, [v.index for v in needed])
     result = {}
     for v in needed:
         chain: set[int] = set()
         pending = [v.index]
         while pending:
             index = pending.pop()
-            if index not in stored and index in operands and binders[index] not in chain:
+            if index not in cut and index in operands and binders[index] not in chain:
                 chain.add(binders[index])
                 pending += operands[index]
         result[v.index] = tuple(sorted(chain))
-    return result
+    return result, {index: cost[index] for index in cut}
 
 
 def minimum_cut(

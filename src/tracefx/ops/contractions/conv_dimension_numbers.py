@@ -271,3 +271,15 @@ def conv_transpose_shape_tuple(
         for size, window, stride, (low, high) in zip(n[2:], o[2:], window_strides, pairs, strict=True)
     ]
     return put_dims((n[0], o[0], *sizes), out)
+
+
+def channels_last_numbers(ndim: int) -> ConvDimensionNumbers:
+    """Returns the numbers of operands of `ndim` axes whose channels are the last: `NHWC`, `HWIO` and `NHWC` for 4."""
+    image = 0, ndim - 1, *range(1, ndim - 1)
+    return ConvDimensionNumbers(image, (ndim - 1, ndim - 2, *range(ndim - 2)), image)
+
+
+def dim_labels(spec: Dimensions, letters: str) -> str:
+    """Returns the labels of an operand's axes in their order: a letter, or the number of a spatial axis."""
+    names = [*letters, *map(str, range(len(spec) - 2))]
+    return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])

@@ -33,9 +33,11 @@ from tracefx.ops.contractions.contraction import (
 from tracefx.ops.contractions.conv_dimension_numbers import (
     ConvDimensionNumbers,
     ConvGeneralDilatedDimensionNumbers,
+    channels_last_numbers,
     conv_dimension_numbers,
     conv_shape_tuple,
     dilate_dim,
+    dim_labels,
     put_dims,
     stride_dim,
     take_dims,
@@ -410,6 +412,10 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
             return stablehlo.emit_full(builder, 0, out)
         if builder.platform in stablehlo.GPUS:
             return self._emit_on_gpu(builder, out, *operands)
+        # XLA transposes operands for its fast kernel itself, except in functions and in bodies of loops.
+        has_kernel = operands[0].aval.dtype in (dtypes.float16, dtypes.float32) and self.batch_group_count == 1
+        if builder.platform == "cpu" and has_kernel and self.dimension_numbers != channels_last_numbers(out.ndim):
+            return builder.lower_fun(self._channels_last, operands)[0]
         operands, added = stablehlo.emit_product_operands(builder, operands, out.dtype)
         return stablehlo.emit_convert(
             builder, self._emit_real_or_complex(builder, out.update(dtype=added), *operands), out.dtype
@@ -427,6 +433,13 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         return stablehlo.emit_convert(
             builder, self._emit_real_or_complex(builder, out.update(dtype=wide), *values), out.dtype
         )
+
+    def _channels_last(self, lhs: Value, rhs: Value) -> Sequence[Value]:
+        """Returns the convolution with transposed operands, whose channels are the last axes, transposed back."""
+        (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = self.dimension_numbers
+        prim = evolve(self, dimension_numbers=channels_last_numbers(len(ls) + 2))
+        product = bind1(prim, transpose(lhs, (lb, *ls, lf)), transpose(rhs, (*rs, ri, ro)))
+        return [transpose(product, np.argsort((ob, *os, of)).tolist())]
 
     def _as_matmul(self, dtype: DType, lhs: Value, rhs: Value) -> Sequence[Value]:
         """Returns the convolution as one matrix product per group, of all windows and all kernels."""
@@ -458,7 +471,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
 
     def _emit_real(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         lhs, rhs, result = self.dimension_numbers
-        letters = f"[{_dim_labels(lhs, 'bf')}]x[{_dim_labels(rhs, 'oi')}]->[{_dim_labels(result, 'bf')}]"
+        letters = f"[{dim_labels(lhs, 'bf')}]x[{dim_labels(rhs, 'oi')}]->[{dim_labels(result, 'bf')}]"
         attrs: dict[str, Attr] = {
             "window_strides": DenseI64Array(self.window_strides),
             "padding": WindowPadding(self.padding),
@@ -517,12 +530,6 @@ def _swapped(spec: Dimensions) -> Dimensions:
 
 def _without_axis(aval: ShapedArray, dim: int) -> ShapedArray:
     return aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
-
-
-def _dim_labels(spec: Dimensions, letters: str) -> str:
-    """Returns the labels of an operand's axes in their order: a letter, or the number of a spatial axis."""
-    names = [*letters, *map(str, range(len(spec) - 2))]
-    return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])
 
 
 def _gather_axis(x: Value, positions: Value, axis: int) -> Array:
