@@ -283,3 +283,8 @@ def dim_labels(spec: Dimensions, letters: str) -> str:
     """Returns the labels of an operand's axes in their order: a letter, or the number of a spatial axis."""
     names = [*letters, *map(str, range(len(spec) - 2))]
     return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])
+
+
+def exchanged_dims(spec: Dimensions) -> Dimensions:
+    """Returns `spec` with its first two axes exchanged."""
+    return (spec[1], spec[0], *spec[2:])

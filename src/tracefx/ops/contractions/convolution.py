@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
-from tracefx.core.avals import Dimensions
 from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
 from tracefx.core.named_sharding import OutSharding, Spec
@@ -38,6 +37,7 @@ from tracefx.ops.contractions.conv_dimension_numbers import (
     conv_shape_tuple,
     dilate_dim,
     dim_labels,
+    exchanged_dims,
     put_dims,
     stride_dim,
     take_dims,
@@ -342,7 +342,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
             window_strides=self.lhs_dilation,
             lhs_dilation=self.window_strides,
             padding=tuple(padding),
-            dimension_numbers=ConvDimensionNumbers(out, _swapped(rhs), lhs),
+            dimension_numbers=ConvDimensionNumbers(out, exchanged_dims(rhs), lhs),
             feature_group_count=groups,
             batch_group_count=1,
         )
@@ -365,7 +365,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
             window_strides=self.rhs_dilation,
             rhs_dilation=self.window_strides,
             padding=tuple(padding),
-            dimension_numbers=ConvDimensionNumbers(_swapped(lhs), _swapped(out), _swapped(rhs)),
+            dimension_numbers=ConvDimensionNumbers(exchanged_dims(lhs), exchanged_dims(out), exchanged_dims(rhs)),
             feature_group_count=self.batch_group_count,
             batch_group_count=self.feature_group_count,
         )
@@ -521,11 +521,6 @@ def _accumulates(old: DType, new: DType) -> bool:
 
 
 # ------------------------------------------------------------------ axes
-
-
-def _swapped(spec: Dimensions) -> Dimensions:
-    """Returns `spec` with its first two axes exchanged."""
-    return (spec[1], spec[0], *spec[2:])
 
 
 def _without_axis(aval: ShapedArray, dim: int) -> ShapedArray:
