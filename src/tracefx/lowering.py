@@ -302,6 +302,29 @@ class Builder(Protocol):
             The results.
         """
 
+    def call_artifact(
+        self,
+        name: str,
+        artifact: bytes,
+        number: Callable[[str], int],
+        takes_index: bool,
+        operands: Sequence[IrValue],
+        outs: Sequence[ShapedArray],
+    ) -> list[IrValue]:
+        """Emits a call of the function `main` of a portable artifact, whose functions are added to the module.
+
+        Args:
+            name: The name of the function in the module.
+            artifact: The StableHLO module as a portable artifact.
+            number: Returns the index of a platform in the artifact; raises if the artifact is not for this platform.
+            takes_index: Whether `main` takes this index as its first argument.
+            operands: The other arguments of `main`, whose sizes may be known where those of its parameters are not.
+            outs: The avals of the results.
+
+        Returns:
+            The results.
+        """
+
     def custom_call(
         self,
         target: str,

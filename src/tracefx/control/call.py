@@ -129,6 +129,18 @@ class CallPrimitive(
         return builder.call(self.callee_name, self.jaxpr, operands)
 
 
+def platform_number(label: str, platforms: Sequence[str], platform: str) -> int:
+    """Returns the index of a platform among those that a function was exported for; raises ValueError if it is none."""
+    names = ("cuda", "rocm") if platform == "gpu" else (platform,)
+    for i, name in enumerate(platforms):
+        if name in names:
+            return i
+    raise ValueError(
+        f"{label} was exported for {', '.join(platforms)}, but it is called on {platform}: export it for {platform} "
+        "too, by export(f, platforms=...)"
+    )
+
+
 @final
 @frozen(eq=False)
 class Call(CallPrimitive, Rematerializable):
@@ -152,12 +164,7 @@ class Call(CallPrimitive, Rematerializable):
 
     def require_platform(self, platform: str) -> int:
         """Raises ValueError unless the function may run on a platform of this name; returns 0."""
-        names = ("cuda", "rocm") if platform == "gpu" else (platform,)
-        if self.platforms and not any(name in self.platforms for name in names):
-            raise ValueError(
-                f"{self.label} was exported for {', '.join(self.platforms)}, but it is called on {platform}: export it "
-                f"for {platform} too, by export(f, platforms=...)"
-            )
+        platform_number(self.label, self.platforms, platform)
         return 0
 
     @override

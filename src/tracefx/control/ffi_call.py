@@ -165,26 +165,13 @@ class FfiCall(Primitive, Differentiable, Transposable, Batchable, Lowerable):
                 "call with a leading axis"
             )
         if method == "sequential" or method == "sequential_unrolled":
-            return self._batch_in_loop(axis.size, args, dims, unroll=method == "sequential_unrolled")
+            return batch_in_loop(self, axis.size, args, dims, unroll=method == "sequential_unrolled")
         batched = evolve(
             self,
             result_avals=tuple([axis.add_to(a, 0) for a in self.result_avals]),
             layouts=None if self.layouts is None else _with_leading_axis(self.layouts, dims, method),
         )
         return batch_vectorized(batched, method, axis, args, dims)
-
-    def _batch_in_loop(
-        self, size: int, args: Sequence[Value], dims: BatchDims, unroll: bool
-    ) -> tuple[Sequence[Value], BatchDims]:
-        """Batches the call by a loop over the batch elements."""
-        operands = move_batch_axes_first(args, dims)
-        types = [x.aval if d is None else x.aval.without_axis(0) for x, d in zip(operands, dims, strict=True)]
-        call = single_eqn_jaxpr(self, types)
-        order = sorted(range(len(args)), key=lambda i: dims[i] is not None)  # a loop takes constants first
-        body = evolve(call, invars=tuple([call.invars[i] for i in order]))
-        loop = Scan(body, size, 0, sum(d is None for d in dims), reverse=False, unroll=max(size, 1) if unroll else 1)
-        outs = bind(loop, *[operands[i] for i in order])
-        return outs, [0] * len(outs)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -200,6 +187,20 @@ class FfiCall(Primitive, Differentiable, Transposable, Batchable, Lowerable):
             "with tracefx.custom_jvp or tracefx.custom_vjp, which defines the derivative, or on "
             "tracefx.lax.stop_gradient(x) if the derivative is to be zero"
         )
+
+
+def batch_in_loop(
+    prim: Primitive, size: int, args: Sequence[Value], dims: BatchDims, unroll: bool = False
+) -> tuple[Sequence[Value], BatchDims]:
+    """Batches a primitive by a loop over the batch elements."""
+    operands = move_batch_axes_first(args, dims)
+    types = [x.aval if d is None else x.aval.without_axis(0) for x, d in zip(operands, dims, strict=True)]
+    call = single_eqn_jaxpr(prim, types)
+    order = sorted(range(len(args)), key=lambda i: dims[i] is not None)  # a loop takes constants first
+    body = evolve(call, invars=tuple([call.invars[i] for i in order]))
+    loop = Scan(body, size, 0, sum(d is None for d in dims), reverse=False, unroll=max(size, 1) if unroll else 1)
+    outs = bind(loop, *[operands[i] for i in order])
+    return outs, [0] * len(outs)
 
 
 def _with_leading_axis(layouts: KernelLayouts, dims: BatchDims, method: VmapMethod) -> KernelLayouts:

@@ -53,6 +53,9 @@ class HasJaxParams:
         raise NotImplementedError
 
 
+_MAX_BYTES: Final = 256
+"""Longer bytes, such as modules of StableHLO, are shown by their length. The parser does not read this."""
+
 # ------------------------------------------------------------------ names
 
 RESERVED_WORDS: Final = frozenset({"lambda", "let", "in", "nan", "inf", "nanj", "infj"})
@@ -367,6 +370,8 @@ class _JaxprWriter(FieldVisitor[Doc]):
 
     @override
     def plain(self, value: PlainValue) -> Doc:
+        if isinstance(value, bytes) and len(value) > _MAX_BYTES:
+            return f"<{len(value)} bytes>"
         return repr(value) if value is None or isinstance(value, (str, bytes)) else scalar_text(value)
 
     @override

@@ -12,25 +12,27 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
+from tracefx.control.call_exported import CallExported, call_exported
 from tracefx.control.callables import match_weak_types
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.jvp_rules import named_rule
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
-from tracefx.core import Array, Literal, ShapedArray, Value, dtypes, show_avals
+from tracefx.core import Array, Literal, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
 from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.named_sharding import NamedSharding
-from tracefx.core.primitive import Primitive
+from tracefx.core.primitive import Primitive, Zero
 from tracefx.core.sharding import RequestedShardings
 from tracefx.dimensions.solving import is_symbolic, match_shapes, scope_of, solve_variables
 from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import ParseError, RefError, SerializationError
 from tracefx.filtered_tracebacks import api_boundary
+from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import BroadcastInDim
 from tracefx.passes.dce import prune
 from tracefx.pytrees import trees
@@ -48,9 +50,12 @@ from tracefx.serialization.byte_format import (
 from tracefx.shardings.meshes import MeshEffect, current_mesh
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values, to_arrays
+from tracefx.transforms.derivative_checks import tangent_to_array
 from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices
 from tracefx.transforms.differentiation import vjp
+from tracefx.transforms.jax_export_calls import call_of
 from tracefx.transforms.jax_export_format import JaxExport
+from tracefx.transforms.jax_export_reading import decode_jax_export, is_jax_export
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.size_substitution import at_sizes
@@ -271,8 +276,9 @@ class Exported(Generic[P, R]):
         )
 
     def has_vjp(self) -> bool:
-        """Returns whether `vjp` is supported: True."""
-        return True
+        """Returns whether `vjp` is supported: not if JAX exported the function without its backward pass."""
+        calls = [eqn.prim for eqn in self.jaxpr.eqns if isinstance(eqn.prim, CallExported)]
+        return all(call.vjp is not None for call in calls)
 
     @api_boundary
     def vjp(self) -> Exported[..., tuple[Array, ...]]:
@@ -517,6 +523,8 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
     >>> load(export(jit(lambda x: x + 1))(2).serialize()).call(5)
     Array(6, dtype=int32, weak_type=True)
     """
+    if is_jax_export(data):
+        return _from_jax_export(decode_jax_export(data))
     reader = decode_envelope(data, EXPORT_MAGIC, EXPORT_VERSION, _WHAT)
     name = reader.string("the function's name")
     in_tree, out_tree = read_tree(reader), read_tree(reader)
@@ -537,6 +545,19 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
         reader.fail(f"the program has effects: {', '.join(sorted(map(str, effects)))}")
     trace = Trace(program.jaxpr.closed(), program.consts, out_tree, name)
     return Exported(name, in_tree, platforms, module, tuple(kept_inputs), trace)
+
+
+def _from_jax_export(export: JaxExport) -> Exported[..., Any]:
+    """Returns a function that JAX exported as one whose program calls the module."""
+    prim = call_of(export)
+
+    def program(*args: Value) -> list[Value]:
+        outs = zip(call_exported(prim, args), export.out_avals, strict=True)
+        return [as_value(tangent_to_array(Zero(aval))) if aval.dtype == dtypes.float0 else out for out, aval in outs]
+
+    jaxpr, consts = stage(program, export.in_avals)
+    trace = Trace(jaxpr.closed(), tuple(consts), export.out_tree, export.fun_name)
+    return Exported(export.fun_name, export.in_tree, prim.platforms, export.module, prim.kept, trace)
 
 
 def _check_trees(reader: ByteReader, in_tree: TreeDef, out_tree: TreeDef, program: ClosedJaxpr) -> None:

@@ -20,8 +20,8 @@ from tracefx.pytrees.structures import NodeKind, TreeDescription, describe
 
 _SERIALIZATION_VERSION: Final = 3
 _CALLING_CONVENTION: Final = 9
-_NODE_KIND_CODES: Final[Mapping[NodeKind, int]] = {"leaf": 0, "none": 1, "tuple": 2, "list": 3, "dict": 4}
-_DTYPE_CODES: Final[Mapping[DType, int]] = {
+NODE_KIND_CODES: Final[Mapping[NodeKind, int]] = {"leaf": 0, "none": 1, "tuple": 2, "list": 3, "dict": 4}
+DTYPE_CODES: Final[Mapping[DType, int]] = {
     dtypes.bool_: 0,
     dtypes.int8: 1,
     dtypes.int16: 2,
@@ -165,7 +165,7 @@ class _ExportWriter:
         return bytes(self._builder.Output())
 
     def tree(self, tree: TreeDescription, what: str) -> int:
-        kind = _NODE_KIND_CODES.get(tree.kind)
+        kind = NODE_KIND_CODES.get(tree.kind)
         if kind is None:
             assert tree.type is not None
             raise SerializationError(
@@ -184,7 +184,7 @@ class _ExportWriter:
         return self.table(offsets, {0: ("Int8", kind)})
 
     def aval(self, aval: ShapedArray) -> int:
-        dtype = _DTYPE_CODES.get(aval.dtype)
+        dtype = DTYPE_CODES.get(aval.dtype)
         if dtype is None:
             raise SerializationError(f"JAX's format does not support the dtype {dtypes.name(aval.dtype)}, of {aval}")
         shape = self.offsets([self.string(str(n)) for n in aval.shape])

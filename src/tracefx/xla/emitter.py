@@ -575,6 +575,7 @@ class Emitter(MultiPlatformEmitter):
             attributes |= batch_partitioning_attributes([x.aval for x in operands], outs, layouts.core_ndim)
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
+    @override
     def _register_kernel(self, target: str) -> None:
         if executables.is_lapack_kernel(target):
             self.calls_kernels = True

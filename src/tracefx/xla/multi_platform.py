@@ -15,8 +15,8 @@ from tracefx.core.jaxpr import Eqn
 from tracefx.core.meshes import BaseMesh
 from tracefx.core.primitive import Primitive
 from tracefx.lowering import Attr, Builder, IrValue, Region, RegionBuilder
-from tracefx.xla.emitted_module import EmittedValue, append_block, aval_to_ir_type, unwrap_values
-from tracefx.xla.runtime import mlir
+from tracefx.xla.emitted_module import EmittedValue, append_block, aval_to_ir_type, symbol_name, unwrap_values
+from tracefx.xla.runtime import merging, mlir
 
 INDEX_TYPE: Final = ShapedArray((), np.dtype(np.int32))
 POSITION_TYPE: Final = ShapedArray((1,), np.dtype(np.int32))
@@ -131,6 +131,10 @@ class MultiPlatformEmitter:
     def _apply_rule(self, eqn: Eqn, avals: Sequence[ShapedArray], operands: Sequence[IrValue]) -> Sequence[IrValue]:
         """Lowers an equation with its primitive's own rule."""
 
+    @abstractmethod
+    def _register_kernel(self, target: str) -> None:
+        """Makes the kernel that custom calls of `target` call available to the compiler."""
+
     @property
     def platform(self) -> str:
         if len(self._platforms) > 1:
@@ -142,6 +146,33 @@ class MultiPlatformEmitter:
         x = self._emit_platform_number(numbers)
         self._platform_numbers[id(x)] = x, numbers
         return x
+
+    def call_artifact(
+        self,
+        name: str,
+        artifact: bytes,
+        number: Callable[[str], int],
+        takes_index: bool,
+        operands: Sequence[IrValue],
+        outs: Sequence[ShapedArray],
+    ) -> list[IrValue]:
+        numbers = [number(platform) for platform in self._platforms]
+        known_index = numbers[0] if takes_index and len(numbers) == 1 else None
+        if takes_index and known_index is None:
+            operands = [self.platform_index(number), *operands]
+        types = [aval_to_ir_type(x.aval) for x in operands]
+        callee = merging.merge_artifact(
+            self.module,
+            artifact,
+            types,
+            [*map(aval_to_ir_type, outs)],
+            symbol_name(name),
+            self._unique_symbol,
+            known_index,
+        )
+        for kernel in callee.kernels:
+            self._register_kernel(kernel)
+        return self.emit("func.call", operands, outs, {"callee": mlir.symbol_attr(callee.symbol)})
 
     def _emit_platform_number(self, numbers: Mapping[str, int]) -> IrValue:
         """Returns the number of the platform that the program runs on, as `i32[]`."""

@@ -5,6 +5,7 @@ Derivative and batching rules are functions of JAX; JAX traces them when tracefx
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from tracefx.control.callables import closed_over_error, derive
 from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_vjp import CustomVJP, ForwardResult
 from tracefx.control.ffi_call import FfiAttribute, FfiCall, mlir_attribute
-from tracefx.core import Array, ShapedArray, Value, dtypes
+from tracefx.core import Array, ShapedArray, Value, as_value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Tangent
@@ -37,6 +38,7 @@ from tracefx.lowering import KernelLayouts
 from tracefx.ops.structural import instantiate
 from tracefx.transforms.callbacks import debug_callback, debug_print, io_callback, pure_callback
 from tracefx.transforms.custom_batching import custom_vmap
+from tracefx.transforms.exporting import load
 from tracefx.transforms.linear_calls import linear_call
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.xla.attributes import row_major_layouts
@@ -351,6 +353,17 @@ def _ffi_call(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Se
     return bind(prim, *args)
 
 
+def _call_exported(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Imports a call of an exported function. The custom rule around it, which JAX binds, has its derivative."""
+    exported = eqn.params["exported"]
+    flat = dataclasses.replace(
+        exported,
+        in_tree=jax.tree.structure((tuple(exported.in_avals), {})),
+        out_tree=jax.tree.structure(list(exported.out_avals)),
+    )
+    return list(map(as_value, load(flat.serialize()).call(*args)))
+
+
 def _attribute_value(value: Any) -> FfiAttribute:
     """Returns the value of an attribute, which JAX wraps to make it hashable."""
     if hasattr(value, "val"):
@@ -365,6 +378,7 @@ def _attribute_value(value: Any) -> FfiAttribute:
 
 RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
     {
+        "call_exported": _call_exported,
         "custom_jvp_call": _custom_jvp,
         "custom_vjp_call": _custom_vjp,
         "custom_vmap_call": _custom_vmap,

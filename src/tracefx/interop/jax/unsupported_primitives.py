@@ -60,7 +60,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = MappingProxyType(
             (
                 *("call_hi_primitive_linearized", "create_linear", "custom_jvp_call_jaxpr", "custom_lin"),
                 *("remat_opt", "select_and_scatter", "stage", "tie", "unreachable", "zeros_like"),
-                *("broadcast_to", "call_exported"),
+                "broadcast_to",
             ),
             _LINEAR,
         ),

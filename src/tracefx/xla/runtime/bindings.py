@@ -257,6 +257,11 @@ register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _j
 topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topology_for_devices
 write_artifact: Final[Callable[[ir.Module, str, bool], bytes]] = _jax.mlir.serialize_portable_artifact
 read_artifact: Final[Callable[[bytes], ir.Module]] = _jax.mlir.deserialize_portable_artifact
+refine_shapes: Final[Callable[[bytes, bool, bool, bool], bytes]] = _jax.mlir.refine_polymorphic_shapes
+"""Computes the sizes in a module from those of the parameters of its `main`.
+
+Takes the bytecode, and whether to check assertions, to require that all sizes are known, and to support Shardy.
+"""
 hlo_cost_analysis: Final[Callable[[object, object], Mapping[str, float]]] = _jax.hlo_module_cost_analysis
 new_device_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
 
