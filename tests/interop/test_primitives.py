@@ -194,6 +194,7 @@ _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyT
         "bcsr_fromdense": (lambda x: sparse.BCSR.fromdense(x, nse=6).data, (X,)),
         "bcsr_todense": (lambda x: sparse.BCSR.fromdense(x, nse=6).todense(), (X,)),
         "call": (_called, (X,)),
+        "call_exported": (jax.export.export(jax.jit(jnp.sin))(X).call, (X,)),
         "call_hi_primitive": (lambda x: Tripled(jax.typeof(x))(x), (X,)),
         STAGED_EVAL_JAXPR[0]: (binding("eval_jaxpr", **{STAGED_EVAL_JAXPR[1]: jax.make_jaxpr(jnp.sin)(X)}), (X,)),
         "cond": (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, lambda x: x @ jnp.ones((3, 3)), x), (X,)),

@@ -1,5 +1,5 @@
 from tracefx.control.call import Call as Call
-from tracefx.control.call_exported import CallExported as CallExported
+from tracefx.control.call_stablehlo import CallStableHlo as CallStableHlo
 from tracefx.control.checkpoint import CheckpointName as CheckpointName
 from tracefx.control.checkpoint import CheckpointPrimitive as CheckpointPrimitive
 from tracefx.control.composite import Composite as Composite

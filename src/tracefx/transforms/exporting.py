@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, NoReturn, TypeVar, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
-from tracefx.control.call_exported import CallExported, call_exported
+from tracefx.control.call_stablehlo import CallStableHlo, call_stablehlo
 from tracefx.control.callables import match_weak_types
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_jvp import CustomJVP
@@ -40,7 +40,6 @@ from tracefx.pytrees.structures import describe
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr, require_same_structure
 from tracefx.serialization import deserialize, put_tree, read_tree, serialize
 from tracefx.serialization.byte_format import (
-    ByteReader,
     decode_envelope,
     encode_envelope,
     put_bytes,
@@ -53,9 +52,8 @@ from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.derivative_checks import tangent_to_array
 from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices
 from tracefx.transforms.differentiation import vjp
-from tracefx.transforms.jax_export_calls import call_of
 from tracefx.transforms.jax_export_format import JaxExport
-from tracefx.transforms.jax_export_reading import decode_jax_export, is_jax_export
+from tracefx.transforms.jax_export_reading import decode_jax_export, fail_parsing, is_jax_export
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.size_substitution import at_sizes
@@ -277,7 +275,7 @@ class Exported(Generic[P, R]):
 
     def has_vjp(self) -> bool:
         """Returns whether `vjp` is supported: not if JAX exported the function without its backward pass."""
-        calls = [eqn.prim for eqn in self.jaxpr.eqns if isinstance(eqn.prim, CallExported)]
+        calls = [eqn.prim for eqn in self.jaxpr.eqns if isinstance(eqn.prim, CallStableHlo)]
         return all(call.vjp is not None for call in calls)
 
     @api_boundary
@@ -503,9 +501,12 @@ class ProgramStripper:
 
 @api_boundary
 def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Exported[..., Any]:
-    """Returns the function that `Exported.serialize` wrote.
+    """Returns the function that `Exported.serialize` wrote, here or in JAX.
 
     The bytes may be from an untrusted source, as for `tracefx.programs.deserialize`; the StableHLO module is not read.
+    Calls of a function that JAX exported run this module, so its bytes must be trusted before they are called. `vmap`
+    calls such a function in a loop; it is differentiable in reverse mode as often as its `vjp_order` says.
+
     Classes of arguments and results (registered pytree nodes, named tuples) must be registered already: no module is
     imported for them.
 
@@ -518,6 +519,8 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
 
     Raises:
         ParseError: If the bytes are not an exported function, or contain an unknown class. It is a ValueError.
+        NotImplementedError: If JAX exported the function for several devices, with effects, without the check of
+            platforms, or with nodes of other types than tuples, lists, dicts and None.
 
     >>> from tracefx import jit
     >>> load(export(jit(lambda x: x + 1))(2).serialize()).call(5)
@@ -535,7 +538,7 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
     module = bytes(reader.length_prefixed("the StableHLO module"))
     program = deserialize(reader.length_prefixed("the program"), vocabulary((CustomJVP, *more)))
     reader.done()
-    _check_trees(reader, in_tree, out_tree, program)
+    _check_trees(reader.fail, in_tree, out_tree, program.in_avals, program.out_avals)
     if any(a >= b for a, b in itertools.pairwise([*kept_inputs, len(program.in_avals)])):
         reader.fail(
             f"the inputs that the module takes, {kept_inputs}, are not some of {len(program.in_avals)} in their order"
@@ -549,10 +552,11 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
 
 def _from_jax_export(export: JaxExport) -> Exported[..., Any]:
     """Returns a function that JAX exported as one whose program calls the module."""
-    prim = call_of(export)
+    _check_trees(fail_parsing, export.in_tree, export.out_tree, export.in_avals, export.out_avals)
+    prim = _call_of(export)
 
     def program(*args: Value) -> list[Value]:
-        outs = zip(call_exported(prim, args), export.out_avals, strict=True)
+        outs = zip(call_stablehlo(prim, args), export.out_avals, strict=True)
         return [as_value(tangent_to_array(Zero(aval))) if aval.dtype == dtypes.float0 else out for out, aval in outs]
 
     jaxpr, consts = stage(program, export.in_avals)
@@ -560,16 +564,40 @@ def _from_jax_export(export: JaxExport) -> Exported[..., Any]:
     return Exported(export.fun_name, export.in_tree, prim.platforms, export.module, prim.kept, trace)
 
 
-def _check_trees(reader: ByteReader, in_tree: TreeDef, out_tree: TreeDef, program: ClosedJaxpr) -> None:
+def _call_of(export: JaxExport) -> CallStableHlo:
+    """Returns the primitive that calls an exported function."""
+    return CallStableHlo(
+        export.fun_name,
+        _booleans_for_float0(export.in_avals),
+        _booleans_for_float0(export.out_avals),
+        require_platforms(export.platforms, f"load of {export.fun_name}: platforms"),
+        export.module,
+        tuple(export.kept),
+        None if export.vjp is None else _call_of(export.vjp),
+    )
+
+
+def _booleans_for_float0(avals: Sequence[ShapedArray]) -> tuple[ShapedArray, ...]:
+    """Returns types with booleans in place of `float0`, as in modules of StableHLO."""
+    return tuple([a.update(dtype=dtypes.bool_) if a.dtype == dtypes.float0 else a for a in avals])
+
+
+def _check_trees(
+    fail: Callable[[str], NoReturn],
+    in_tree: TreeDef,
+    out_tree: TreeDef,
+    in_avals: Sequence[ShapedArray],
+    out_avals: Sequence[ShapedArray],
+) -> None:
     """Fails unless the structures of arguments and results fit the program."""
-    for what, tree, avals in (("arguments", in_tree, program.in_avals), ("results", out_tree, program.out_avals)):
+    for what, tree, avals in (("arguments", in_tree, in_avals), ("results", out_tree, out_avals)):
         if tree.num_leaves != len(avals):
-            reader.fail(f"the {what} have {tree.num_leaves} leaves, but the program has {len(avals)}")
+            fail(f"the {what} have {tree.num_leaves} leaves, but the program has {len(avals)}")
     if _node_type(in_tree) is tuple and list(map(_node_type, in_tree.children())) == [tuple, dict]:
         names = describe(in_tree.children()[1]).metadata
         if isinstance(names, tuple) and all(type(name) is str for name in names):
             return
-    reader.fail(f"{in_tree} is not a structure of arguments: a tuple, and a dict with names as keys")
+    fail(f"{in_tree} is not a structure of arguments: a tuple, and a dict with names as keys")
 
 
 def _node_type(tree: TreeDef) -> type | None:

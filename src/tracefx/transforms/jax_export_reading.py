@@ -52,6 +52,11 @@ def decode_jax_export(data: BytesLike) -> JaxExport:
     return _export(_root(data), SymbolicScope(()), 0)
 
 
+def fail_parsing(problem: str) -> NoReturn:
+    """Raises ParseError for malformed bytes."""
+    raise ParseError(f"{_WHAT}: {problem}")
+
+
 def _root(data: BytesLike) -> _Table:
     file = _File(memoryview(data).cast("B"))
     return _Table(file, file.follow(0))
@@ -67,16 +72,16 @@ def _export(table: _Table, scope: SymbolicScope, depth: int) -> JaxExport:
             return [_aval(each, scope, name) for each in table.tables(slot)]
         numbers = table.numbers(numbers_slot, "<I")
         if any(n >= len(unique) for n in numbers):
-            table.fail(f"there are {len(unique)} types, but one has a number in {numbers}")
+            fail_parsing(f"there are {len(unique)} types, but one has a number in {numbers}")
         return [unique[n] for n in numbers]
 
     vjp = table.table(17)
     in_avals = avals(3, 22)
     kept = table.numbers(15, "<H")
     if any(a >= b for a, b in itertools.pairwise([*kept, len(in_avals)])):
-        table.fail(f"the inputs that the module takes, {kept}, are not some of {len(in_avals)} in their order")
+        fail_parsing(f"the inputs that the module takes, {kept}, are not some of {len(in_avals)} in their order")
     if depth > _MAX_DEPTH:
-        table.fail(f"backward passes are nested more than {_MAX_DEPTH} deep")
+        fail_parsing(f"backward passes are nested more than {_MAX_DEPTH} deep")
     return JaxExport(
         name,
         table.required(2, "structure of arguments", _tree).build(),
@@ -117,7 +122,7 @@ def _aval(table: _Table, scope: SymbolicScope, name: str) -> ShapedArray:
     code = table.number(2, "<b")
     dtype = _DTYPES.get(code)
     if dtype is None:
-        table.fail(f"there is no dtype with the number {code}")
+        fail_parsing(f"there is no dtype with the number {code}")
     if table.number(3, "<b") == _HOST_MEMORY_SPACE:
         raise NotImplementedError(f"load of {name}: it has arrays in the memory of the host, which is not supported")
     text = ", ".join(table.strings(1))
@@ -126,13 +131,13 @@ def _aval(table: _Table, scope: SymbolicScope, name: str) -> ShapedArray:
     except ValueError as error:
         raise ParseError(f"{_WHAT}: {error}") from error
     if any(not is_symbolic_dim(n) and n < 0 for n in shape):
-        table.fail(f"a shape has a negative size: {text}")
+        fail_parsing(f"a shape has a negative size: {text}")
     return ShapedArray(shape, dtype)
 
 
 def _tree(table: _Table, depth: int = 0) -> TreeDescription:
     if depth > _MAX_DEPTH:
-        table.fail(f"containers are nested more than {_MAX_DEPTH} deep")
+        fail_parsing(f"containers are nested more than {_MAX_DEPTH} deep")
     code = table.number(0, "<b")
     if code == _CUSTOM_NODE:
         raise NotImplementedError(
@@ -141,15 +146,15 @@ def _tree(table: _Table, depth: int = 0) -> TreeDescription:
         )
     kind = _NODE_KINDS.get(code)
     if kind is None:
-        table.fail(f"there is no container kind with the number {code}")
+        fail_parsing(f"there is no container kind with the number {code}")
     children = tuple([_tree(child, depth + 1) for child in table.tables(1)])
     if kind in ("leaf", "none") and children:
-        table.fail(f"a {kind} has children")
+        fail_parsing(f"a {kind} has children")
     metadata: object = None
     if kind == "dict":
         keys = table.strings(2)
         if len(keys) != len(children) or any(a >= b for a, b in itertools.pairwise(keys)):
-            table.fail(f"the keys {keys!r} of a dict with {len(children)} values are not in their order")
+            fail_parsing(f"the keys {keys!r} of a dict with {len(children)} values are not in their order")
         metadata = tuple(keys)
     return TreeDescription(kind, _NODE_TYPES.get(kind), metadata, children)
 
@@ -165,13 +170,10 @@ class _File:
         self.data = data
         self._left = len(data)
 
-    def fail(self, problem: str) -> NoReturn:
-        raise ParseError(f"{_WHAT}: {problem}")
-
     def unpack(self, kind: _Scalar, at: int) -> int:
         """Returns the number at a position."""
         if not 0 <= at <= len(self.data) - struct.calcsize(kind):
-            self.fail(f"the position {at} is outside of the {len(self.data)} bytes")
+            fail_parsing(f"the position {at} is outside of the {len(self.data)} bytes")
         number: int = struct.unpack_from(kind, self.data, at)[0]
         return number
 
@@ -179,24 +181,24 @@ class _File:
         """Returns the position to which the offset at a position points."""
         offset = self.unpack("<I", at)
         if offset == 0:
-            self.fail(f"the offset at position {at} is 0")
+            fail_parsing(f"the offset at position {at} is 0")
         return at + offset
 
     def count(self, at: int, size: int) -> int:
         """Returns the number of elements of the vector at a position, of `size` bytes each."""
         n = self.unpack("<I", at)
         if n * size > len(self.data) - at - 4:
-            self.fail(f"a vector of {n} elements of {size} bytes can't fit at position {at}")
+            fail_parsing(f"a vector of {n} elements of {size} bytes can't fit at position {at}")
         self._left -= n
         if self._left < 0:
-            self.fail("parts are repeated too often")
+            fail_parsing("parts are repeated too often")
         return n
 
     def take(self, at: int) -> bytes:
         """Returns the contents of the vector of bytes at a position."""
         n = self.unpack("<I", at)
         if n > len(self.data) - at - 4:
-            self.fail(f"{n} bytes can't fit at position {at}")
+            fail_parsing(f"{n} bytes can't fit at position {at}")
         self._left -= 4
         return bytes(self.data[at + 4 : at + 4 + n])
 
@@ -210,10 +212,6 @@ class _Table:
         self._at = at
         self._slots = at - file.unpack("<i", at)
         self._size = file.unpack("<H", self._slots)
-
-    def fail(self, problem: str) -> NoReturn:
-        """Raises ParseError."""
-        self._file.fail(problem)
 
     def _field(self, slot: int) -> int:
         """Returns the position of a field, or 0."""
@@ -263,5 +261,5 @@ class _Table:
     def required(self, slot: int, what: str, read: Callable[[_Table], T]) -> T:
         table = self.table(slot)
         if table is None:
-            self.fail(f"it has no {what}")
+            fail_parsing(f"it has no {what}")
         return read(table)

@@ -11,7 +11,6 @@ import numpy as np
 from jax.experimental import io_callback
 from jax.extend.mlir import ir
 
-from tracefx.control.call_exported import CallExported
 from tracefx.control.callback import (
     CallbackPrimitive,
     DebugCallback,
@@ -25,7 +24,6 @@ from tracefx.core import ConcreteArray, NDArray, ShapedArray, dtypes
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.values import type_from_jax
-from tracefx.transforms.jax_export_calls import export_of
 
 
 def _host_function(prim: CallbackPrimitive, args: Sequence[jax.Array]) -> Callable[..., Sequence[NDArray]]:
@@ -90,11 +88,6 @@ def _ffi_call(exporter: Exporter, prim: FfiCall, args: Sequence[jax.Array]) -> S
     return results
 
 
-def _call_exported(exporter: Exporter, prim: CallExported, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    results: Sequence[jax.Array] = jax.export.deserialize(bytearray(export_of(prim).encode())).call(*args)
-    return results
-
-
 def _attribute_value(attribute: Any) -> FfiAttribute:
     """Returns the value of an attribute that JAX converts to this attribute."""
     if isinstance(attribute, ir.DictAttr):
@@ -114,11 +107,5 @@ def _attribute_value(attribute: Any) -> FfiAttribute:
 
 
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
-    {
-        CallExported: _call_exported,
-        DebugCallback: _debug_callback,
-        DebugPrint: _debug_callback,
-        FfiCall: _ffi_call,
-        IOCallback: _io_callback,
-    }
+    {IOCallback: _io_callback, DebugCallback: _debug_callback, DebugPrint: _debug_callback, FfiCall: _ffi_call}
 )

@@ -134,12 +134,17 @@ def _refine(module: ir.Module) -> ir.Module:
         raise InvalidModuleError(str(error)) from error
 
 
-_COMPILER_TARGETS: Final = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "shape_assertion")
-"""Targets of custom calls that the compiler replaces, beside those of StableHLO."""
+_COMPILER_TARGETS: Final = frozenset(
+    {
+        *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "shape_assertion", "annotate_device_placement"),
+        *("ApproxTopK", "Eigh", "LuDecomposition", "ProductOfElementaryHouseholderReflectors", "Qr", "tpu_custom_call"),
+    }
+)
+"""Targets of custom calls that the compiler (in the second line, that for TPUs) implements, besides StableHLO's."""
 
 
 def _collect_kernels(operation: ir.Operation, kernels: set[str]) -> None:
-    """Adds the targets of the custom calls in an operation, except those that the compiler replaces."""
+    """Adds the targets of the custom calls in an operation, except those that the compiler implements."""
     if operation.name == "stablehlo.custom_call":
         target = ir.StringAttr(operation.attributes["call_target_name"]).value
         if target not in _COMPILER_TARGETS and not target.startswith("stablehlo."):

@@ -1,4 +1,4 @@
-"""`call_exported`: a call of a function that JAX exported."""
+"""`call_stablehlo`: a call of a function that is given by its StableHLO module, such as one that JAX exported."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tracefx.ops.structural import constant_like_aval
 
 @final
 @frozen(eq=False)
-class CallExported(Primitive, Differentiable, Batchable, Lowerable):
-    """Calls a function that JAX exported, which is given by its StableHLO module.
+class CallStableHlo(Primitive, Differentiable, Batchable, Lowerable):
+    """Calls a function that is given by its StableHLO module.
 
     Args:
         label: The name of the function.
@@ -43,7 +43,7 @@ class CallExported(Primitive, Differentiable, Batchable, Lowerable):
             the function has no derivative.
     """
 
-    name = "call_exported"
+    name = "call_stablehlo"
     multiple_results = True
     label: str = field(metadata={"print": "name"})
     in_avals: tuple[ShapedArray, ...]
@@ -51,7 +51,7 @@ class CallExported(Primitive, Differentiable, Batchable, Lowerable):
     platforms: tuple[str, ...]
     artifact: bytes
     kept: tuple[int, ...]
-    vjp: CallExported | None = field(default=None, metadata={"hide_default": True})
+    vjp: CallStableHlo | None = field(default=None, metadata={"hide_default": True})
 
     @property
     @override
@@ -94,12 +94,12 @@ class CallExported(Primitive, Differentiable, Batchable, Lowerable):
     def _pull(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         """Returns the cotangents of the arguments."""
         assert self.vjp is not None
-        results = call_exported(self.vjp, [*residuals, *cts])
+        results = call_stablehlo(self.vjp, [*residuals, *cts])
         in_avals = [aval.tangent() for aval in self.in_avals]
         return [Zero(a) if a.dtype == float0 else ct for a, ct in zip(in_avals, results, strict=True)]
 
 
-def call_exported(prim: CallExported, args: Sequence[Tangent]) -> Sequence[Value]:
+def call_stablehlo(prim: CallStableHlo, args: Sequence[Tangent]) -> Sequence[Value]:
     """Binds the primitive to arguments that may be symbolic zeros, or have the dtype `float0`."""
     values = [
         constant_like_aval(aval, 0) if isinstance(x, Zero) or x.aval.dtype == float0 else x
