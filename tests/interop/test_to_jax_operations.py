@@ -198,14 +198,14 @@ def _shard_mapped(x: fx.Array) -> fx.Array:
     return x / untyped_lax.psum(x.sum(), "d")  # type: ignore[no-any-return]  # untyped_lax is Any
 
 
-_EXPORTED_BY_JAX: Final = jax.export.export(jax.jit(jnp.sin))(X).serialize(vjp_order=1)
+_CALL: Final = fx.load(bytes(jax.export.export(jax.jit(jnp.sin))(X).serialize(vjp_order=1))).jaxpr.eqns[0].prim
 
 PROGRAMS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "bessel_i0e": lax.bessel_i0e,
         "bessel_i1e": lax.bessel_i1e,
         "beta_density": grad(lambda x: untyped_lax.betainc(X, X, x).sum()),
-        "call_stablehlo": lambda x: fx.load(bytes(_EXPORTED_BY_JAX)).call(x),
+        "call_stablehlo": lambda x: bind1(_CALL, x),
         "checkpoint": checkpoint(lambda x: fnp.sin(fnp.sin(x))),
         "composite": lambda x: untyped_lax.composite(_double, "my.double")(x, by=2.0),
         "cond": lambda x: untyped_lax.cond(x[0] > 0, fnp.sin, fnp.cos, x),
