@@ -258,7 +258,7 @@ def test_functions_called_from_several_scopes(everywhere: None) -> None:
         for _ in range(3):
             x = lax.sort(x)
         with fx.named_scope("after"):
-            return fx.random.uniform(fx.random.fold_in(key, 1), (6,)) + y
+            return fx.random.uniform(fx.random.fold_in(key, 1), (6,)) + x + y
 
     lowered = fx.jit(f, repeats="share").lower(X, fx.random.key(0))
     assert lowered.repeats.shared

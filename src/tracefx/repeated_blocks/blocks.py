@@ -13,6 +13,9 @@ from attrs import frozen
 from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.ops.elementwise.elementwise import Elementwise
+from tracefx.ops.elementwise.selection import SelectN
+from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
 from tracefx.repeated_blocks.runs import Stretch, codes_of, primitive_codes_of, stretches, weight
 
 BORDERS_TRIED: Final = 4
@@ -153,6 +156,8 @@ def find_repeats(
             if rest.stop - rest.start < least_count * rest.period:
                 continue
             result = _divide(uses, rest, least_count, least)
+            if isinstance(result, Repeat) and _is_update(uses, result):
+                result = _UPDATE
             if isinstance(result, Repeat):
                 found.append(result)
                 free[result.start : result.stop] = False
@@ -161,6 +166,20 @@ def find_repeats(
     if sum(r.saved for r in found) < least_saved:
         found = []
     return sorted(found, key=lambda r: r.start), declined
+
+
+_UPDATE: Final = "they are elementwise and independent, and the compiler makes one kernel of all equal ones"
+
+
+def _is_update(uses: Uses, repeat: Repeat) -> bool:
+    """Whether blocks are elementwise and read nothing from each other, as updates of parameters by an optimizer."""
+    block = uses.eqns[repeat.start : repeat.start + repeat.period]
+    if not all(isinstance(e.prim, (Elementwise, SelectN, ConvertElementType, BroadcastInDim, Reshape)) for e in block):
+        return False
+    binders = uses.slots[uses.operands[repeat.start] : uses.operands[repeat.stop], 0]
+    of = np.repeat(np.arange(repeat.start, repeat.stop), np.diff(uses.operands[repeat.start : repeat.stop + 1]))
+    inside = binders >= repeat.start
+    return bool(((binders - repeat.start) // repeat.period == (of - repeat.start) // repeat.period)[inside].all())
 
 
 def _longest_free(stretch: Stretch, free: NDArray) -> Stretch:

@@ -28,7 +28,7 @@ from tracefx.source_location import Provenance
 LEAST_COUNT: Final = 3
 """The least number of equal blocks that are shared."""
 
-LEAST_SAVED: Final = 500
+LEAST_SAVED: Final = 250
 """The least number of equations that need not be compiled for the runs of a program to be shared."""
 
 LEAST_SAVED_IN_RUN: Final = 100
@@ -107,7 +107,7 @@ def share_repeats(
     Args:
         jaxpr: The program, without constants.
         least_count: The least number of equal blocks, at least 2. 3 by default.
-        least_saved: The least number of equations that the runs of a jaxpr must save together. 500 by default.
+        least_saved: The least number of equations that the runs of a jaxpr must save together. 250 by default.
         least_saved_in_run: The least number of equations that each run must save, if that is less. 100 by default.
         least_equations: Blocks of fewer equations are joined. 100 by default.
         partitioned: Whether the program is one for several devices. XLA copies its functions for each call, and does
