@@ -16,6 +16,7 @@ from benchmarks.sharding import DEVICES, set_devices
 from demo.parallel.model import Params, Sizes, loss
 from demo.parallel.training import ROWS, SPECS, State, batches, new_state, step_of
 from tracefx import NamedSharding, P, lax, tree
+from tracefx.sharding import AxisType
 
 SIZES: Final = Sizes(blocks=4, heads=8, head=16, hidden=512, context=64)
 ROWS_EACH: Final = 8
@@ -49,7 +50,7 @@ STRATEGIES: Final[Mapping[str, tuple[Callable[[int], tuple[int, int]], SpecChang
 def step_on(devices: int, strategy: str, rows: int) -> tuple[float, int]:
     """Returns the seconds per step, and the bytes that each device sends in a step."""
     shape, change = STRATEGIES[strategy]
-    mesh = fx.make_mesh(shape(devices), ("data", "model"))
+    mesh = fx.make_mesh(shape(devices), ("data", "model"), (AxisType.Auto,) * 2)
     param_shardings = tree.map(lambda spec: NamedSharding(mesh, change(spec)), SPECS)
     replication = NamedSharding(mesh, P())
     state = fx.device_put(new_state(SIZES, 0), State(param_shardings, param_shardings, param_shardings, replication))  # type: ignore[arg-type]  # shardings in place of arrays

@@ -18,6 +18,7 @@ import numpy as np
 import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.harness import Subject, returned_value
+from tracefx.sharding import AxisType
 
 GROUP: Final = "sharding"
 DEVICES: Final = 8
@@ -125,7 +126,7 @@ def _without_host_copy(x: Any) -> Any:
 def subjects() -> Iterator[Subject]:
     if len(fx.devices()) < DEVICES or len(jax.devices()) < DEVICES:
         raise RuntimeError(f"the group {GROUP} needs {DEVICES} devices: run it alone, by --only {GROUP}")
-    mesh, peer = fx.make_mesh((4, 2), ("data", "model")), cast(Any, jax)
+    mesh, peer = fx.make_mesh((4, 2), ("data", "model"), (AxisType.Auto,) * 2), cast(Any, jax)
     theirs = peer.sharding.Mesh(np.array(jax.devices()[:DEVICES]).reshape(4, 2), ("data", "model"))
     x = np.ones((512, 256), np.float32)
     shardings: Mapping[str, tuple[Any, Any]] = {

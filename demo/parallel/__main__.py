@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import tracefx as fx
 from demo.parallel.model import Sizes, loss
 from demo.parallel.training import mapped_loss, train
+from tracefx.sharding import AxisType
 
 DEVICES = 8
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.process is not None:
         address, index = options.process.split("/")
         fx.distributed.initialize(address, options.processes, int(index))
-    mesh = None if options.one_device else fx.make_mesh((DEVICES // 2, 2), ("data", "model"))
+    mesh = None if options.one_device else fx.make_mesh((DEVICES // 2, 2), ("data", "model"), (AxisType.Auto,) * 2)
     started = time.perf_counter()
     losses = train(
         Sizes(), 64, options.steps, mesh, mapped_loss(mesh) if options.shard_map and mesh is not None else loss

@@ -23,6 +23,7 @@ from tests.xla.test_gpu_kernels import CASES, in_library
 from tracefx import P, lax
 from tracefx.core import DType
 from tracefx.lax import linalg
+from tracefx.sharding import AxisType
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.lower import lower_for, plan_export
 from tracefx.xla.runtime import mlir
@@ -214,7 +215,7 @@ def _collective(f: Callable[[Any, Any], Any]) -> BuiltCall:
 
 
 def _sharded() -> BuiltCall:
-    mesh = fx.make_mesh((SIZE,), ("batch",), devices=fx.devices("cpu")[:SIZE])
+    mesh = fx.make_mesh((SIZE,), ("batch",), (AxisType.Auto,), devices=fx.devices("cpu")[:SIZE])
     (tokens,) = gpt.text()
     params = fx.device_put(gpt.parameters(), fx.sharding.NamedSharding(mesh, P()))
     batch = fx.device_put(tokens, fx.sharding.NamedSharding(mesh, P("batch")))

@@ -26,11 +26,11 @@ from tracefx.interop.jax import (
     to_jax,
 )
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
-from tracefx.sharding import SingleDeviceSharding
+from tracefx.sharding import AxisType, SingleDeviceSharding
 from tracefx.shardings.sharded_array import ShardedArray
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 16
-MESH: Final = fx.make_mesh((4, 2), ("x", "y"))
+MESH: Final = fx.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)
 JAX_MESH: Final = jax.sharding.Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("x", "y"))
 P: Final[Any] = jax.P
 

@@ -15,6 +15,7 @@ from demo.parallel.training import mapped_loss, new_state, step_of, train
 from tests.comparison import assert_near
 from tests.laws.examples import is_long_profile
 from tests.subprocesses import run_python
+from tracefx.sharding import AxisType
 from tracefx.testing.tolerances import DERIVATIVE
 
 SMALL = Sizes(blocks=2, heads=2, head=4, hidden=16, context=8)
@@ -30,14 +31,14 @@ def single_device_losses() -> list[float]:
 
 @pytest.mark.parametrize("style", ["jit", "shard_map"])
 def test_losses_on_a_mesh_match_one_device(style: str, single_device_losses: list[float]) -> None:
-    mesh = fx.make_mesh((4, 2), ("data", "model"))
+    mesh = fx.make_mesh((4, 2), ("data", "model"), (AxisType.Auto,) * 2)
     mesh_losses = train(SMALL, 8, 6, mesh, loss if style == "jit" else mapped_loss(mesh))
     # The losses are float32, after several gradient steps.
     assert_near(np.asarray(mesh_losses, np.float32), single_device_losses, DERIVATIVE)
 
 
 def test_training_step_keeps_weights_sharded() -> None:
-    mesh = fx.make_mesh((4, 2), ("data", "model"))
+    mesh = fx.make_mesh((4, 2), ("data", "model"), (AxisType.Auto,) * 2)
     part = fx.NamedSharding(mesh, fx.P(None, None, "model"))
     state = new_state(SMALL, 0)
     up = fx.device_put(state.params.blocks.up, part)

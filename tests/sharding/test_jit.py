@@ -17,7 +17,7 @@ from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
-from tracefx.sharding import SingleDeviceSharding
+from tracefx.sharding import AxisType, SingleDeviceSharding
 from tracefx.xla.runtime import executables
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
@@ -576,7 +576,7 @@ def test_another_current_mesh_retraces() -> None:
     x = fnp.ones((8, 8))
     for _ in range(2):
         for shape, names in (((4, 2), ("i", "j")), ((2, 4), ("i", "j")), ((8,), ("i",))):
-            with fx.set_mesh(fx.make_mesh(shape, names)):
+            with fx.set_mesh(fx.make_mesh(shape, names, (AxisType.Auto,) * len(names))):
                 assert f(x).sharding.shard_shape((8, 8)) == (8 // shape[0], 8)
                 assert f(x).sharding.shard_shape((8, 8)) == (8 // shape[0], 8)
     assert "the mesh in use was" in f.explain_retrace(x)

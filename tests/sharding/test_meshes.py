@@ -14,7 +14,7 @@ import tracefx as fx
 from tests.errors import assert_errors, untyped
 from tests.sharding.both import JAX, TRACEFX, Library
 from tracefx import P
-from tracefx.sharding import SingleDeviceSharding
+from tracefx.sharding import AxisType, SingleDeviceSharding
 
 SPECS: Final = (
     *((), ("x",), ("y",), ("x", "y"), ("y", "x"), (None, "x"), (("x", "y"),), (("y", "x"),), (None, ("x", "y"))),
@@ -82,7 +82,7 @@ def test_make_mesh() -> None:
     mesh = fx.make_mesh((2, 3), ("a", "b"))
     assert mesh.device_ids.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert fx.make_mesh((2,), ("a",), devices=fx.devices()[4:]).device_ids.tolist() == [4, 5]
-    assert fx.make_mesh((8,), ("a",)) == fx.Mesh(fx.devices(), "a")
+    assert fx.make_mesh((8,), ("a",)) == fx.Mesh(fx.devices(), "a", AxisType.Explicit)
     assert fx.get_mesh().empty
 
 

@@ -101,10 +101,11 @@ def test_invalid_out_shardings_name_the_function() -> None:
 def test_axis_types() -> None:
     axis_type = fx.sharding.AxisType
     assert [t.name for t in axis_type] == [t.name for t in jax.sharding.AxisType]
-    mesh = fx.make_mesh((4, 2), ("x", "y"), (axis_type.Auto,) * 2)
-    expected = jax.make_mesh((4, 2), ("x", "y"), (jax.sharding.AxisType.Auto,) * 2)
-    assert mesh == fx.make_mesh((4, 2), ("x", "y"))
-    assert [t.name for t in mesh.axis_types] == [t.name for t in expected.axis_types]
+    for types in ((axis_type.Auto,) * 2, None):
+        mesh = fx.make_mesh((4, 2), ("x", "y"), types)
+        jax_types: Any = None if types is None else tuple([jax.sharding.AxisType[t.name] for t in types])
+        expected = jax.make_mesh((4, 2), ("x", "y"), jax_types)
+        assert [t.name for t in mesh.axis_types] == [t.name for t in expected.axis_types]
     assert fx.Mesh(fx.devices()[:2], "x", axis_type.Auto).axis_types == (axis_type.Auto,)
     explicit = fx.make_mesh((4, 2), ("x", "y"), (axis_type.Explicit, axis_type.Auto))
     assert (explicit.explicit_axes, explicit.auto_axes) == (("x",), ("y",))

@@ -14,6 +14,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.compiling import share_all_repeats
 from tests.repeated_blocks.programs import deep_network
+from tracefx.sharding import AxisType
 from tracefx.testing.tolerances import SUMMED
 
 pytestmark = pytest.mark.usefixtures("default_repeats")
@@ -25,7 +26,7 @@ WS: Final = 0.3 * np.stack([X] * 4)
 
 @pytest.fixture(name="mesh")
 def two_by_two() -> fx.Mesh:
-    return fx.make_mesh((2, 2), ("x", "y"), devices=fx.devices()[:4])
+    return fx.make_mesh((2, 2), ("x", "y"), (AxisType.Auto,) * 2, devices=fx.devices()[:4])
 
 
 @pytest.fixture(name="everywhere")

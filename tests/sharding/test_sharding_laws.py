@@ -14,6 +14,7 @@ from tests.comparison import assert_same
 from tests.laws.examples import limit_examples
 from tracefx import NamedSharding, P
 from tracefx.core import dtypes, from_numpy
+from tracefx.sharding import AxisType
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_control_flow_programs
 from tracefx.testing.tolerances import PROGRAM
@@ -28,7 +29,7 @@ def shardings(draw: Any, shape: tuple[int, ...]) -> NamedSharding:
     for n in shape:
         candidates = [name for name, size in SIZES.items() if n % size == 0 and name not in parts]
         parts.append(draw(st.sampled_from([None, *candidates])))
-    return NamedSharding(fx.make_mesh(tuple(SIZES.values()), tuple(SIZES)), P(*parts))
+    return NamedSharding(fx.make_mesh(tuple(SIZES.values()), tuple(SIZES), (AxisType.Auto,) * 2), P(*parts))
 
 
 @st.composite

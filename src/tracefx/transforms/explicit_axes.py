@@ -78,7 +78,7 @@ def reshard(xs: T, out_shardings: PyTree) -> T:
         ShardingTypeError: If an array cannot be divided evenly.
 
     >>> from tracefx import P, make_mesh, numpy, set_mesh, typeof
-    >>> with set_mesh(make_mesh((1,), ("x",), (AxisType.Explicit,))):
+    >>> with set_mesh(make_mesh((1,), ("x",))):
     ...     typeof(reshard(numpy.ones((4, 2)), P("x")))
     f32[4@x,2]
     """
@@ -142,7 +142,7 @@ def auto_axes(
         TypeError: If `f` is not callable, or a call has no `out_sharding`.
 
     >>> from tracefx import P, make_mesh, numpy, set_mesh, typeof
-    >>> with set_mesh(make_mesh((1,), ("x",), (AxisType.Explicit,))):
+    >>> with set_mesh(make_mesh((1,), ("x",))):
     ...     x = reshard(numpy.ones((4, 2)), P("x"))
     ...     typeof(auto_axes(lambda x: x[0], out_sharding=P())(x))
     f32[2]

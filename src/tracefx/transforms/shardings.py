@@ -64,7 +64,7 @@ def set_mesh(mesh: Mesh) -> Override[Mesh]:
     >>> from tracefx import P, device_put, make_mesh
     >>> with set_mesh(make_mesh((1,), ("data",))):
     ...     device_put(np.ones(4, np.float32), P("data")).sharding
-    NamedSharding(Mesh(data=1), P('data'))
+    NamedSharding(Mesh(('Explicit',), data=1), P('data'))
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
@@ -97,8 +97,8 @@ def make_mesh(
     Args:
         axis_sizes: The sizes of the axes.
         axis_names: The names of the axes.
-        axis_types: The type of each axis. None, the default, means `AxisType.Auto`, unlike in JAX, where it means
-            `AxisType.Explicit`.
+        axis_types: The type of each axis. None, the default, means `AxisType.Explicit`; the default of `Mesh` is
+            `AxisType.Auto`.
         devices: The devices, of which the first are used, in order. None, the default, means all devices of the default
             platform.
 
@@ -110,7 +110,7 @@ def make_mesh(
         ValueError: If there are too few devices.
 
     >>> make_mesh((1, 1), ("data", "model"))
-    Mesh(data=1, model=1)
+    Mesh(('Explicit', 'Explicit'), data=1, model=1)
     """
     shape = static_ints("make_mesh", axis_sizes, "axis_sizes")
     count = prod(shape)
@@ -122,7 +122,7 @@ def make_mesh(
         )
     array = np.empty(count, object)
     array[:] = available[:count]
-    return Mesh(array.reshape(shape), axis_names, axis_types)
+    return Mesh(array.reshape(shape), axis_names, AxisType.Explicit if axis_types is None else axis_types)
 
 
 def shardings_for(given: PyTree, tree: trees.TreeDef, what: str, of: str) -> tuple[Sharding | None, ...]:
@@ -173,7 +173,8 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
     >>> from tracefx import P, jit, make_mesh
     >>> @jit
     ... def f(x):
-    ...     return with_sharding_constraint(x * 2.0, NamedSharding(make_mesh((1,), ("data",)), P("data")))
+    ...     mesh = make_mesh((1,), ("data",), (AxisType.Auto,))
+    ...     return with_sharding_constraint(x * 2.0, NamedSharding(mesh, P("data")))
     >>> f(np.ones(4, np.float32)).sharding.mesh
     Mesh(data=1)
     """

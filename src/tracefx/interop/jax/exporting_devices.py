@@ -1,4 +1,4 @@
-"""Export rules for `shard_map` and sharding constraints."""
+"""Export rules for `shard_map` and sharding constraints. In exported programs all axes of meshes are automatic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import jax
 from jax import lax
 
 from tracefx.control.shard_map import ShardMapPrimitive
+from tracefx.core.meshes import AxisType, BaseMesh
 from tracefx.core.named_sharding import NamedSharding
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.meshes import mesh_to_jax, sharding_to_jax, spec_to_jax
@@ -27,7 +29,7 @@ def _shard_map(exporter: Exporter, prim: ShardMapPrimitive, args: _Arrays) -> _A
 
     mapped = jax.shard_map(
         per_device,
-        mesh=mesh_to_jax(prim.mesh),
+        mesh=mesh_to_jax(_automatic(prim.mesh)),
         in_specs=tuple(map(spec_to_jax, prim.in_specs)),
         out_specs=list(map(spec_to_jax, prim.out_specs)),
         axis_names=set(prim.axis_names),
@@ -37,15 +39,23 @@ def _shard_map(exporter: Exporter, prim: ShardMapPrimitive, args: _Arrays) -> _A
 
 
 def _sharding_constraint(exporter: Exporter, prim: ShardingConstraint, args: _Arrays) -> _Arrays:
-    sharding = sharding_to_jax(prim.sharding)
-    return [lax.with_sharding_constraint(x, sharding) for x in args]
+    return _constrained(args, prim.sharding.mesh, prim.sharding.spec)
 
 
 def _reshard(exporter: Exporter, prim: Reshard, args: _Arrays) -> _Arrays:
-    if not isinstance(prim.mesh, Mesh):
+    return _constrained(args, prim.mesh, prim.spec)
+
+
+def _constrained(args: _Arrays, mesh: BaseMesh, spec: PartitionSpec) -> _Arrays:
+    """Returns arrays with a constraint over a mesh with devices, without one otherwise."""
+    if not isinstance(mesh, Mesh):
         return args
-    sharding = sharding_to_jax(NamedSharding(prim.mesh, prim.spec))  # the exported program has automatic axes
+    sharding = sharding_to_jax(NamedSharding(_automatic(mesh), spec))
     return [lax.with_sharding_constraint(x, sharding) for x in args]
+
+
+def _automatic(mesh: Mesh) -> Mesh:
+    return mesh.update_axis_types(dict.fromkeys(mesh.axis_names, AxisType.Auto))
 
 
 def _mesh_cast(exporter: Exporter, prim: MeshCast, args: _Arrays) -> _Arrays:

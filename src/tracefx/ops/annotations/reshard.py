@@ -38,8 +38,7 @@ class Reshard(UnaryOperation, LinearOperation, DataMovement):
     `x: f32[...] -> f32[...]`, any dtype. Bound by `sharding.reshard`.
 
     >>> from tracefx import P, bind, make_mesh, numpy, ops
-    >>> from tracefx.sharding import AxisType
-    >>> prim = ops.Reshard(make_mesh((1,), ("x",), (AxisType.Explicit,)), P("x"))
+    >>> prim = ops.Reshard(make_mesh((1,), ("x",)), P("x"))
     >>> bind(prim, numpy.array([1, 2]))[0].aval
     i32[2@x]
     """
