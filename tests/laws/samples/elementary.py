@@ -425,7 +425,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     # devices; the tests on plug-ins import this module too, and have two
     *[
         make_sample(
-            ShardingConstraint(NamedSharding(make_mesh((2, 2), ("x", "y"), devices=devices[:4]), P(None, "y"))),
+            ShardingConstraint(NamedSharding(mesh, P(None, "y"))),
             (grid(2, 4),),
             (grid(3, 2),),
             reference=lambda p: (
@@ -436,5 +436,6 @@ SAMPLES: Final[tuple[Sample, ...]] = (
         )
         for devices in [fx.devices()]
         if len(devices) >= 4
+        for mesh in [make_mesh((2, 2), ("x", "y"), (AxisType.Auto,) * 2, devices=devices[:4])]
     ],
 )
