@@ -235,3 +235,11 @@ def test_errors() -> None:
 
 def test_strings_are_escaped() -> None:
     assert mlir_attribute('"\\\né', "x") == '"\\22\\5C\\0A\\C3\\A9"'
+
+
+def test_results_for_operands_sharded_over_explicit_axes_are_not_sharded() -> None:
+    mesh = fx.make_mesh((2,), ("i",))
+    x = fx.device_put(MATRIX, fx.NamedSharding(mesh, fx.P("i")))
+    out = fx.jit(lambda x: affine(fx, x))(x)
+    assert str(fx.typeof(out)) == "f32[2,3]"
+    assert_same(out, 2 * fnp.asarray(MATRIX) + 3)

@@ -63,6 +63,12 @@ def explicit_mesh(lib: Library) -> Any:
     return lib.m.make_mesh((2, 4), ("x", "y"), (lib.m.sharding.AxisType.Explicit,) * 2)
 
 
+def manual_over_x(e: Operands, f: Callable[[Any], Any], out_specs: Any = None) -> Any:
+    """Maps a function over the shards of f32[8@x,4@y] along x only."""
+    specs = e.P("x") if out_specs is None else out_specs
+    return e.m.shard_map(f, in_specs=e.P("x"), out_specs=specs, axis_names={"x"})(e.x + e.y)
+
+
 PROGRAMS: Final[Mapping[str, Callable[[Operands], Any]]] = {
     "sin": lambda e: e.np.sin(e.x),
     "add merge": lambda e: e.x + e.y,
@@ -118,6 +124,11 @@ PROGRAMS: Final[Mapping[str, Callable[[Operands], Any]]] = {
     "dynamic_update_slice conflict": lambda e: e.lax.dynamic_update_slice(e.x, e.np.ones((8, 1)), (0, 2)),
     "conv": lambda e: e.lax.conv(e.x.reshape(8, 1, 2, 2), e.np.ones((3, 1, 2, 2)), (1, 1), "SAME"),
     "fft": lambda e: e.np.fft.fft(e.x),
+    "reduce": lambda e: e.lax.reduce((e.x, e.y), (0.0, 0.0), lambda a, b: (a[0] + b[0] * 2, a[1] + b[1]), (1,)),
+    "reduce_window": lambda e: e.lax.reduce_window(e.x, 0.0, lambda a, b: a + b * 2, (1, 2), (1, 1), "VALID"),
+    "reduce_window sharded": lambda e: e.lax.reduce_window(e.x, 0.0, lambda a, b: a + b * 2, (2, 1), (1, 1), "VALID"),
+    "pure_callback": lambda e: e.m.pure_callback(lambda a: a, e.m.ShapeDtypeStruct((8, 4), "float32"), e.x),
+    "rng_bit_generator": lambda e: e.lax.rng_bit_generator(e.reshard(e.np.ones(4, "uint32"), e.P("x")), (8,)),
     "zeros out": lambda e: e.np.zeros((8, 2), out_sharding=e.P("x")),
     "normal out": lambda e: e.m.random.uniform(e.m.random.key(0), (8, 4), out_sharding=e.P("x", "y")),
     "softmax 0": lambda e: e.m.nn.softmax(e.x, 0),
@@ -136,6 +147,17 @@ PROGRAMS: Final[Mapping[str, Callable[[Operands], Any]]] = {
     "shard_map partial": lambda e: e.m.shard_map(
         lambda a: a + e.np.sin(a), in_specs=e.P("x"), out_specs=e.P("x"), axis_names={"x"}
     )(e.x + e.y),
+    "manual psum": lambda e: manual_over_x(e, lambda a: e.lax.psum(a * 2, "x"), e.P()),
+    "manual all_gather": lambda e: manual_over_x(e, lambda a: e.lax.all_gather(a, "x", tiled=True)),
+    "manual all_gather sharded": lambda e: manual_over_x(e, lambda a: e.lax.all_gather(a, "x", axis=1, tiled=True)),
+    "manual ppermute": lambda e: manual_over_x(e, lambda a: e.lax.ppermute(a, "x", [(0, 1), (1, 0)])),
+    "manual all_to_all": lambda e: manual_over_x(e, lambda a: e.lax.all_to_all(a, "x", 0, 0, tiled=True)),
+    "triangular_solve": lambda e: e.lax.linalg.triangular_solve(e.np.eye(4), e.x.T, left_side=True),
+    "triangular_solve sharded": lambda e: e.lax.linalg.triangular_solve(e.np.eye(8), e.x, left_side=True),
+    "triangular_solve right": lambda e: e.lax.linalg.triangular_solve(e.np.eye(4), e.x, left_side=False),
+    "solve": lambda e: e.np.linalg.solve(e.np.eye(4), e.x.T),
+    "full_like": lambda e: e.lax.full_like(e.x, 2),
+    "jacfwd": lambda e: e.m.jacfwd(lambda a: a * 2)(e.v),
     "grad sin": lambda e: e.m.grad(lambda a: e.np.sin(a).sum())(e.x),
     "grad dot": lambda e: e.m.grad(lambda a, w: ((a @ w) ** 2).sum(), (0, 1))(e.x, e.np.ones((4, 3))),
     "grad dot sharded w": lambda e: e.m.grad(lambda a, w: (e.np.sin(a @ w)).sum(), (0, 1))(

@@ -21,6 +21,7 @@ from tracefx.core.effects import DebugEffect, Effects, IOEffect
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.host_memory import aligned_empty, read_only_copy
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
@@ -32,6 +33,7 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
 )
 from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.ops.sharding_rules import unsharded_specs
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef, keystr
@@ -254,6 +256,10 @@ class ValueCallback(CallbackPrimitive, Transposable):
     @override
     def result_types(self) -> tuple[ShapedArray, ...]:
         return self.result_avals
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return unsharded_specs(outs)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

@@ -16,6 +16,7 @@ from tracefx.core import NDArray, ShapedArray, Value, dtypes
 from tracefx.core.effects import Effects, IOEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import single_eqn_jaxpr
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
@@ -28,6 +29,7 @@ from tracefx.core.primitive import (
 )
 from tracefx.lowering import Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops.operation import run_compiled
+from tracefx.ops.sharding_rules import unsharded_specs
 
 FfiAttribute: TypeAlias = (
     "bool | int | float | str | bytes | np.generic | NDArray | Sequence[FfiAttribute] | Mapping[str, FfiAttribute]"
@@ -142,6 +144,10 @@ class FfiCall(Primitive, Differentiable, Transposable, Batchable, Lowerable):
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         return self.result_avals
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return unsharded_specs(outs)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

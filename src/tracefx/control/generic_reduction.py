@@ -19,6 +19,7 @@ from tracefx.core import Array, Shape, ShapedArray, Value, dtypes, show_avals
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.interpreters.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
@@ -31,6 +32,7 @@ from tracefx.ops.padding_types import Pads
 from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.shape.slicing import pad, slice, slice_axis
+from tracefx.ops.sharding_rules import resized_spec, without_axes
 from tracefx.ops.structural import batch_first, broadcast_to, convert, full_like_aval, move_axis, reshape, transpose
 from tracefx.text.printer import HasJaxParams
 
@@ -210,6 +212,10 @@ class Reduce(ReductionPrimitive):
         return tuple([n for i, n in enumerate(x.shape) if i not in self.dimensions])
 
     @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [without_axes(x.spec, self.dimensions) for x in avals[: len(outs)]]
+
+    @override
     def as_rows(self, x: Value, start: Value) -> Array:
         shape = self.result_shape(x.aval)
         result_axes = [i for i in range(x.aval.ndim) if i not in self.dimensions]
@@ -254,6 +260,10 @@ class ReduceWindow(ReductionPrimitive):
         return SlidingWindows(
             self.window_dimensions, self.window_strides, self.padding, self.base_dilation, self.window_dilation
         )
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, x, out.shape) for x, out in zip(avals, outs, strict=False)]
 
     @staticmethod
     def from_windows(jaxpr: Jaxpr, windows: SlidingWindows) -> ReduceWindow:

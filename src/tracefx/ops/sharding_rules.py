@@ -31,6 +31,11 @@ def joined_spec(prim: Primitive, avals: Sequence[ShapedArray]) -> Spec:
     return tuple(entries)
 
 
+def unsharded_specs(outs: Sequence[ShapedArray]) -> list[Spec]:
+    """Returns the shardings of results that all devices have as a whole."""
+    return [(None,) * out.ndim for out in outs]
+
+
 def equal_spec(prim: Primitive, avals: Sequence[ShapedArray]) -> Spec:
     """Returns the sharding of operands that must have the same one."""
     first = avals[0].spec

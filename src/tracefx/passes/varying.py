@@ -118,9 +118,8 @@ class VmaInference:
             typed: Primitive = prim.with_operand_types(avals, self.retype)
             return typed, typed.abstract_eval(*avals)
         vma = self.rule(prim, join_vma(avals))
-        if isinstance(prim, HasSubjaxprs):
-            return prim, [aval.with_vma(vma) for aval in prim.abstract_eval(*avals)]
-        outs = [aval.with_vma(vma) for aval in prim.abstract_eval(*without_mesh_axes(avals))]
+        plain = avals if isinstance(prim, HasSubjaxprs) else without_mesh_axes(avals)
+        outs = [aval.with_vma(vma) for aval in prim.abstract_eval(*plain)]
         shardings = [aval.explicit_sharding for aval in avals if aval.explicit_sharding is not None]
         return prim, _with_shardings(prim, avals, outs, shardings) if shardings and outs else outs
 

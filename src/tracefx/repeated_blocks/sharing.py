@@ -13,6 +13,7 @@ from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.control.scan import Scan
 from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasBody, Jaxpr, Var
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Primitive
 from tracefx.core.repeated_blocks import DeclinedRun, RepeatedBlocks, SharedRun
 from tracefx.lowering import Builder, IrValue, Lowerable
@@ -62,6 +63,10 @@ class SharedBlock(HasBody, Primitive, Lowerable):
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         return self.jaxpr.out_avals
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [out.spec for out in self.jaxpr.out_avals]
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:

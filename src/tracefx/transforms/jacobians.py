@@ -12,6 +12,7 @@ from typing_extensions import ParamSpec, override
 from tracefx.core import Array, ArrayLike, ShapedArray, Value, dtypes, float0
 from tracefx.core.handler import as_array
 from tracefx.core.primitive import Zero
+from tracefx.ops.annotations.reshard import with_type_of
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.shape.array_creation import broadcasted_iota
@@ -418,7 +419,7 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Value]:
     for a in avals:
         rows, columns = [broadcasted_iota(dtypes.int32, (total, a.size), axis) for axis in (0, 1)]
         block = convert(eq(rows, add(columns, start)), a.dtype, a.weak_type)
-        arrays.append(reshape(block, (total, *a.shape)))
+        arrays.append(with_type_of(reshape(block, (total, *a.shape)), a.with_axis(total, 0)))
         start += a.size
     return arrays
 

@@ -21,6 +21,7 @@ from tracefx.core.avals import MeshAxes
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.equality import attrs_fields
 from tracefx.core.handler import as_array, bind1, current
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops.collectives.pvary import replicated_axes, varying
@@ -101,6 +102,10 @@ class Collective(Primitive, Batchable, Lowerable):
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         require_arity(self.name, self.arity, avals)
         return [self.out_aval(*avals)]
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [avals[0].spec]
 
     @override
     def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:

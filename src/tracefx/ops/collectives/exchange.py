@@ -13,6 +13,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, ShapedArray, Value, as_value
 from tracefx.core.avals import MeshAxes
 from tracefx.core.handler import as_array, bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import MappedAxis
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.collectives.collective import (
@@ -40,6 +41,7 @@ from tracefx.ops.indexing.gather_scatter_add import Gather, GatherDimensionNumbe
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.operation import DataMovement
 from tracefx.ops.shape.shape import batch_at
+from tracefx.ops.sharding_rules import require_unsharded, without_axes
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.ops.structural import batch_first, reduce_sum, reshape, transpose
 from tracefx.passes.varying import HasVmaRule
@@ -81,6 +83,11 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups, HasVmaRule
     @override
     def vma(self, operands: MeshAxes) -> MeshAxes:
         return operands.difference(map(str, self.names)) if self.invarying else operands
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        (x,), axis = avals, self.all_gather_dimension
+        return [x.spec if self.tiled else (*x.spec[:axis], None, *x.spec[axis:])]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -152,6 +159,12 @@ class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
     @override
     def names(self) -> AxisNameTuple:
         return self.axis_name
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        (x,), axis = avals, self.scatter_dimension
+        require_unsharded(self, x, (axis,))
+        return [x.spec if self.tiled else without_axes(x.spec, (axis,))]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -410,6 +423,12 @@ class AllToAll(LinearCollective, DataMovement, ShowsAxisIndexGroups):
     @override
     def names(self) -> AxisNameTuple:
         return (self.axis_name,)
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        (x,) = avals
+        require_unsharded(self, x, (self.split_axis, self.concat_axis))
+        return [x.spec]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

@@ -58,7 +58,7 @@ class MatrixOperation(Primitive, Batchable):
     def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
         for x, rank in zip(avals, self.ranks, strict=True):
             require_unsharded(self, x, range(x.ndim - rank, x.ndim))
-        batch = joined_spec(self, [_stack(x, x.ndim - rank) for x, rank in zip(avals, self.ranks, strict=True)])
+        batch = joined_spec(self, [stack_type(x, x.ndim - rank) for x, rank in zip(avals, self.ranks, strict=True)])
         return [(*batch, *[None] * (out.ndim - len(batch))) for out in outs]
 
     @abstractmethod
@@ -103,7 +103,7 @@ class MatrixOperation(Primitive, Batchable):
         return outs, [0] * len(outs)
 
 
-def _stack(x: ShapedArray, ndim: int) -> ShapedArray:
+def stack_type(x: ShapedArray, ndim: int) -> ShapedArray:
     """Returns the aval of the batch axes of an operand."""
     for axis in reversed(range(ndim, x.ndim)):
         x = x.without_axis(axis)

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import (
     BatchDims,
     Differentiable,
@@ -24,10 +25,11 @@ from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.ops.elementwise.complex import conj
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.linalg import lapack
-from tracefx.ops.linalg.lapack import LAPACK_PREFIXES, MatrixKernel, ResultTypes, char_attr
+from tracefx.ops.linalg.lapack import LAPACK_PREFIXES, MatrixKernel, ResultTypes, char_attr, stack_type
 from tracefx.ops.linalg.matrices import matmul, matrix_transpose, tril, triu
 from tracefx.ops.operation import Domain, HasPullback
 from tracefx.ops.shape.shape import expand_dims, squeeze
+from tracefx.ops.sharding_rules import joined_spec, require_unsharded
 from tracefx.ops.structural import batch_first, move_axis, reshape
 
 _HALVES: Final = frozenset({dtypes.bfloat16, dtypes.float16})
@@ -57,6 +59,14 @@ class TriangularSolve(MatrixKernel, Differentiable, HasPullback):
     is_lower: bool = field(alias="lower")
     transpose_a: bool
     unit_diagonal: bool
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        a, b = avals
+        n = b.ndim - 2
+        require_unsharded(self, a, (n, n + 1))
+        require_unsharded(self, b, (n if self.left_side else n + 1,))  # the other axis is of independent systems
+        return [(*joined_spec(self, [stack_type(a, n), stack_type(b, n)]), *b.spec[n:])]
 
     @override
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:

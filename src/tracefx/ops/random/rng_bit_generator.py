@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Literal, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
-from tracefx.core.named_sharding import OutSharding
+from tracefx.core.named_sharding import OutSharding, Spec
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, MlirText
 from tracefx.ops import stablehlo
@@ -63,6 +63,11 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
     shape: Shape
     dtype: DType
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        (state,) = avals
+        return [state.spec, (*state.spec[:-1], *[None] * len(self.shape))]
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

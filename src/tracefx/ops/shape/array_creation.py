@@ -24,12 +24,13 @@ from tracefx.core import (
     from_numpy,
 )
 from tracefx.core.dtypes import DTypeKind
-from tracefx.core.handler import bind1
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
 from tracefx.core.named_sharding import OutSharding
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import filled_key
 from tracefx.lowering import Builder, IrValue
+from tracefx.ops.annotations.reshard import with_type_of
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import Operation, static_shape
@@ -153,7 +154,8 @@ def full_like(
         raise TypeError(f"full_like: fill_value must be a scalar, got {value.aval}")
     sizes = like.shape if shape is None else static_shape("full_like", shape)
     weak, new = (like.weak_type, like.dtype) if dtype is None else (False, dtypes.as_dtype(dtype))
-    return broadcast_in_dim(_convert_scalar(value, new, weak), sizes, ())
+    out = broadcast_in_dim(_convert_scalar(value, new, weak), sizes, ())
+    return as_array(with_type_of(out, like)) if sizes == like.shape and like.explicit_sharding is not None else out
 
 
 def _is_wide(x: int) -> bool:
