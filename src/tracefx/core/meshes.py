@@ -180,8 +180,8 @@ class BaseMesh(CustomText):
 
     @override
     def __repr__(self) -> str:
-        types = [repr(each) for each in self._text_types()]
-        return f"{type(self).__name__}({', '.join([*types, *[f'{n}={size}' for n, size in self.shape_tuple]])})"
+        types = [f"axis_types={each!r}" for each in self._text_types()]
+        return f"{type(self).__name__}({', '.join([*[f'{n}={size}' for n, size in self.shape_tuple], *types])})"
 
 
 def named_sizes(named: Mapping[str, object]) -> tuple[int, ...]:

@@ -280,7 +280,7 @@ def device_put(
     >>> mesh = make_mesh((1,), ("data",))
     >>> batch = device_put({"x": np.ones((4, 2)), "y": np.ones(4)}, NamedSharding(mesh, P("data")))
     >>> batch["x"].sharding
-    NamedSharding(Mesh(('Explicit',), data=1), P('data'))
+    NamedSharding(Mesh(data=1, axis_types=('Explicit',)), P('data'))
     >>> device_put(1.0, devices()[0]).devices() == {devices()[0]}
     True
     """

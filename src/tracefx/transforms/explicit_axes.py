@@ -53,7 +53,7 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Override[BaseMesh]:
 
     >>> with use_abstract_mesh(AbstractMesh((8,), "x", AxisType.Explicit)):
     ...     get_abstract_mesh()
-    AbstractMesh(('Explicit',), x=8)
+    AbstractMesh(x=8, axis_types=('Explicit',))
     """
     if not isinstance(mesh, AbstractMesh):
         raise TypeError(f"use_abstract_mesh takes an AbstractMesh, got {mesh!r}")

@@ -64,7 +64,7 @@ def set_mesh(mesh: Mesh) -> Override[Mesh]:
     >>> from tracefx import P, device_put, make_mesh
     >>> with set_mesh(make_mesh((1,), ("data",))):
     ...     device_put(np.ones(4, np.float32), P("data")).sharding
-    NamedSharding(Mesh(('Explicit',), data=1), P('data'))
+    NamedSharding(Mesh(data=1, axis_types=('Explicit',)), P('data'))
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
@@ -110,7 +110,7 @@ def make_mesh(
         ValueError: If there are too few devices.
 
     >>> make_mesh((1, 1), ("data", "model"))
-    Mesh(('Explicit', 'Explicit'), data=1, model=1)
+    Mesh(data=1, model=1, axis_types=('Explicit', 'Explicit'))
     """
     shape = static_ints("make_mesh", axis_sizes, "axis_sizes")
     count = prod(shape)

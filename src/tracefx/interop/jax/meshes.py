@@ -65,7 +65,7 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
         ValueError: there is no such device, or `mesh` is abstract and no current mesh has its axes.
 
     >>> mesh_from_jax(jax.make_mesh((1,), ("data",)))
-    Mesh(('Explicit',), data=1)
+    Mesh(data=1, axis_types=('Explicit',))
     """
     if isinstance(mesh, JaxMesh):
         ids = np.array([d.id for d in mesh.devices.flat], np.int64).reshape(mesh.devices.shape)
@@ -139,7 +139,7 @@ def sharding_from_jax(sharding: jax.sharding.Sharding) -> Sharding:
 
     >>> mesh = jax.make_mesh((1,), ("data",))
     >>> sharding_from_jax(jax.NamedSharding(mesh, jax.P("data")))
-    NamedSharding(Mesh(('Explicit',), data=1), P('data'))
+    NamedSharding(Mesh(data=1, axis_types=('Explicit',)), P('data'))
     """
     if isinstance(sharding, JaxNamedSharding):
         return NamedSharding(mesh_from_jax(sharding.mesh), spec_from_jax(sharding.spec))
