@@ -215,8 +215,8 @@ class ShapedArray:
         Returns:
             The aval: `f32[n, m]` becomes `f32[n, size, m]` with `axis=1`.
         """
-        new = self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
-        sharding = along or self.explicit_sharding
+        shape, sharding = (*self.shape[:axis], size, *self.shape[axis:]), along or self.explicit_sharding
+        new = ShapedArray(shape, self.dtype, self.weak_type, self.vma)
         if sharding is None:
             return new
         entry, spec = None if along is None else along.spec[0], self.spec
@@ -231,8 +231,8 @@ class ShapedArray:
         Returns:
             The aval: `f32[n, m, k]` becomes `f32[n, k]` with `axis=1`.
         """
-        sharding = self.explicit_sharding
-        new = self.update(shape=(*self.shape[:axis], *self.shape[axis + 1 :]))
+        shape, sharding = (*self.shape[:axis], *self.shape[axis + 1 :]), self.explicit_sharding
+        new = ShapedArray(shape, self.dtype, self.weak_type, self.vma)
         if sharding is None:
             return new
         rest = (*sharding.spec[:axis], *sharding.spec[axis + 1 :])

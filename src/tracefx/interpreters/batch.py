@@ -28,7 +28,7 @@ from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.partition_spec import entry_axis_names
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.interpreters.callables import HasCallables
-from tracefx.ops.annotations.reshard import any_sharded, with_type_of, without_type_sharding
+from tracefx.ops.annotations.reshard import with_type_of, without_type_sharding
 from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.passes.varying import infer_types
 from tracefx.source_location import SOURCE, current_provenance
@@ -137,8 +137,16 @@ class Batch(Handler):
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        pairs = [self.unwrap(a) for a in args]
-        if all(dim is None for _, dim in pairs) and not self.applies_to(prim):
+        values: list[Value] = []
+        in_dims: list[int | None] = []
+        is_batched = is_sharded = False
+        for a in args:
+            x, dim = self.unwrap(a)
+            values.append(x)
+            in_dims.append(dim)
+            is_batched = is_batched or dim is not None
+            is_sharded = is_sharded or x.aval.explicit_sharding is not None
+        if not is_batched and not self.applies_to(prim):
             return self.inner.bind(prim, args)
         if not isinstance(prim, Batchable) and not isinstance(prim, HasCallables):
             if isinstance(prim, Expandable):
@@ -149,8 +157,7 @@ class Batch(Handler):
         location = current_provenance(1)
         token, origin = CURRENT.set(self.inner), SOURCE.set(location)
         try:
-            values, in_dims = [x for x, _ in pairs], [dim for _, dim in pairs]
-            if any_sharded(values):
+            if is_sharded:
                 outs, dims = self._apply_to_sharded(prim, [x.aval for x in args], values, in_dims)
             elif isinstance(prim, Batchable):
                 outs, dims = prim.batch(self.axis, values, in_dims)

@@ -141,9 +141,7 @@ def _is_sharded(eqn: Eqn) -> bool:
     sharding of the operand, is known. The rules of primitives with sub-jaxprs depend on the types in these, and those
     of elementwise ones compute elementwise.
     """
-    if isinstance(eqn.prim, HasSubjaxprs | Elementwise):
-        return False
-    return any_sharded(eqn.inputs) or any_sharded(eqn.outs)
+    return any_sharded((*eqn.inputs, *eqn.outs)) and not isinstance(eqn.prim, HasSubjaxprs | Elementwise)
 
 
 def _take(reached: _Cotangents, v: Var) -> Tangent:
