@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -55,6 +57,10 @@ def _grad_of_scan(lib: Any, np_: Any, x: Any) -> Any:
 def _convolution(padding: str, strides: tuple[int, int] = (1, 1)) -> Callable[..., Any]:
     numbers = ("NHWC", "HWIO", "NHWC")
     return lambda lib, _, x, w: lib.lax.conv_general_dilated(x, w, strides, padding, dimension_numbers=numbers)
+
+
+def _rbg_key(lib: Any) -> Any:
+    return lib.random.key(0, impl="rbg")
 
 
 _PROGRAMS: Final[Mapping[str, Program]] = {
@@ -124,7 +130,17 @@ _PROGRAMS: Final[Mapping[str, Program]] = {
         lambda lib, np_, x: np_.linalg.cholesky(np_.einsum("bij,bkj->bik", x, x) + np_.eye(3) * 5), "b, 3, 3"
     ),
     "random": _program(lambda lib, np_, x: x + lib.random.uniform(lib.random.key(0), x.shape), "b, 3"),
+    "random bits of rbg": _program(lambda lib, np_, x: x + lib.random.uniform(_rbg_key(lib), x.shape), "b, n"),
     "fft": _program(lambda lib, np_, x: np_.fft.fft(x).real, "b, 4"),
+    "triangles": _program(lambda lib, np_, x: [np_.triu(x), np_.tril(x, -2), np_.triu(x, 1)], "b, n"),
+    "quantiles": _program(
+        lambda lib, np_, x: [np_.median(x, axis=1), np_.quantile(x, np_.array([0.3, 1.0]), axis=0)], "b, n"
+    ),
+    "singular values": _program(lambda lib, np_, x: np_.linalg.svd(x, full_matrices=False)[1], "b, n"),
+    "scan of rows": _program(lambda lib, np_, x: lib.lax.scan(lambda c, y: (c + y, c), x[0], x), "b, n"),
+    "grad of a scan of rows": _program(
+        lambda lib, np_, x: lib.grad(lambda y: lib.lax.scan(lambda c, z: (c * z, c), y[0], y)[0].sum())(x), "b, n"
+    ),
 }
 
 
@@ -159,6 +175,40 @@ def test_programs_of_symbolic_shapes(name: str) -> None:
         if sizes is _SIZES[0]:
             assert_near(loaded.call(*xs), expected, DERIVATIVE)
             assert_near(in_jax.call(*xs), expected, DERIVATIVE)
+
+
+_DERIVATIVES: Final[Mapping[str, Callable[[Any, Any, Any], Any]]] = MappingProxyType(
+    {
+        "cumprod": lambda lib, np_, x: np_.cumprod(x, axis=0),
+        "reverse cumprod": lambda lib, np_, x: lib.lax.cumprod(x, 1, reverse=True),
+        "cummax": lambda lib, np_, x: lib.lax.cummax(x, 0),
+        "cummin": lambda lib, np_, x: lib.lax.cummin(x, 1),
+        "cumlogsumexp": lambda lib, np_, x: lib.lax.cumlogsumexp(x, 0),
+        "prod": lambda lib, np_, x: np_.prod(x, axis=1),
+        "prod of all": lambda lib, np_, x: np_.prod(x),
+        "overlapping slices": lambda lib, np_, x: x[1:].sum() * x[:-1].sum() * x[2:],
+    }
+)
+"""Functions that JAX differentiates along axes of known sizes only."""
+
+
+@pytest.mark.parametrize("name", _DERIVATIVES)
+def test_derivatives_along_symbolic_axes(name: str) -> None:
+    f = _DERIVATIVES[name]
+
+    def gradient(lib: Any, np_: Any, x: Any) -> Any:
+        return lib.grad(lambda y: np_.sum(f(lib, np_, y) ** 2))(x)
+
+    def curvature(lib: Any, np_: Any, x: Any) -> Any:
+        return lib.grad(lambda y: np_.sum(gradient(lib, np_, y)))(x)
+
+    for derivative in (gradient, curvature) if name in ("cumprod", "prod") else (gradient,):
+        exported = export_for(functools.partial(derivative, fx, fnp), "b, n")
+        for b, n in ((1, 4), (5, 1), (6, 7)):
+            (x,) = arrays_for(("b, n",), {"b": b, "n": n})
+            expected = derivative(jax, jnp, x)
+            assert_near(exported.call(x), expected, DERIVATIVE)
+        assert_near(jax.export.deserialize(bytearray(exported.to_jax())).call(x), expected, DERIVATIVE)
 
 
 def test_exporting_traces_once() -> None:

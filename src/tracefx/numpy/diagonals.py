@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from tracefx.core import Array, ArrayLike, DType, DTypeLike, Literal, ShapedArray, Value, dtypes
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Value, dtypes
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.sharding import DeviceOrSharding
+from tracefx.dimensions.symbolic_dimensions import max_dim, min_dim
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, reject_out
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import moveaxis
+from tracefx.numpy.symbolic_sizes import size_like
 from tracefx.numpy.ufuncs import broadcast_select, literal_like
 from tracefx.ops import structural
 from tracefx.ops.elementwise import comparison, elementwise
@@ -103,13 +105,13 @@ def _clamp_diagonal(name: str, n: int, m: int, k: int | Array) -> int | Array:
         if k.aval.shape or not dtypes.is_integer(k.aval.dtype):
             raise TypeError(f"{name}: k must be an integer scalar, got {k.aval}")
         return as_array(convert_dtype(k, dtypes.int32))
-    return max(-static_int(name, n, "N"), min(static_int(name, k, "k"), static_int(name, m, "M")))
+    return max_dim(-static_int(name, n, "N"), min_dim(static_int(name, k, "k"), static_int(name, m, "M")))
 
 
 def _add_offset(numbers: Array, k: int | Array) -> Array:
     if isinstance(k, Array):
         return elementwise.add(numbers, k)
-    return elementwise.add(numbers, Literal(k, ShapedArray((), dtypes.int32)))
+    return elementwise.add(numbers, size_like(numbers, k))
 
 
 def _mask_up_to_diagonal(name: str, n: int, m: int, k: int | Array) -> Array:

@@ -32,12 +32,14 @@ from tracefx.core import (
 from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.named_sharding import OutSharding
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.numpy.indexing import getitem, take, take_along_axis
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import isnan
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, inexact_dtype, promote_dtypes, to_inexact
 from tracefx.numpy.reductions import any, cumsum, sum
 from tracefx.numpy.shapes import axes
+from tracefx.numpy.symbolic_sizes import size_like
 from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise, rounding
@@ -361,12 +363,11 @@ def _interpolated_quantiles(x: Array, q: Value, method: str, ignoring: bool) -> 
     x = sorting.sort(x, is_stable=False)  # stability shows only in the order of -0.0 and 0.0
     if ignoring:
         positions = _non_nan_positions(x, structural.reshape(convert_dtype(q, dtype), (count,)))
-    elif isinstance(q, ConcreteArray | Literal):
+    elif isinstance(q, ConcreteArray | Literal) and not is_symbolic_dim(n):
         positions = _static_positions(to_numpy(q).astype(dtype).reshape(count), n)
     else:
-        positions = _traced_positions(
-            as_array(convert_dtype(q, dtype)), structural.full_like_aval(ShapedArray((), dtype), n - 1)
-        )
+        fractions = structural.reshape(convert_dtype(q, dtype), (count,))
+        positions = _traced_positions(fractions, as_array(size_like(fractions, n - 1)))
     quantiles = as_array(_interpolate(x, positions, method, dtype))
     if ignoring:
         return quantiles

@@ -136,7 +136,14 @@ class DynamicEmitter(Emitter):
             return super().emit("stablehlo.dynamic_conv", [*operands, padding], outs, attributes)
         if name == "stablehlo.reduce_window" and sizes_are_symbolic:
             return self._emit_reduce_window(operands, outs, attributes, regions[0])
-        if sizes_are_symbolic or name == "stablehlo.rng_bit_generator":
+        if name == "stablehlo.rng_bit_generator":
+            shape = self._sizes(outs[1].shape)
+            call: dict[str, Attr | mlir.Attribute] = {
+                "call_target_name": mlir.string_attr("stablehlo.dynamic_rng_bit_generator"),
+                "api_version": mlir.integer_attr(2, 32),
+            }
+            return super().emit("stablehlo.custom_call", [*operands, shape], outs, call | attributes)
+        if sizes_are_symbolic:
             operation = name.removeprefix("stablehlo.")
             raise NotImplementedError(
                 f"export of {self._name}: StableHLO has no {operation} of symbolic sizes, for results of type "
@@ -151,14 +158,15 @@ class DynamicEmitter(Emitter):
         x, *positions = operands
         slice_sizes = attributes["slice_sizes"]
         assert isinstance(slice_sizes, DenseI64Array)
-        starts, limits = [], []
+        positions_in_bounds = []
         for position, size, length in zip(positions, slice_sizes.values, key_data_aval(x.aval).shape, strict=True):
             (at,) = super().emit("stablehlo.convert", [position], [_SIZE])
             start = self._binary("minimum", self._binary("maximum", at, self._number(0)), self._size(length - size))
-            starts.append(start)
-            limits.append(self._binary("add", start, self._size(size)))
-        strides = self._sizes((1,) * len(starts))
-        bounds = [self._vector(starts), self._vector(limits), strides]
+            positions_in_bounds.append(start)
+        starts = self._vector(positions_in_bounds)
+        # Sums of vectors: the compiler finds the sizes of the result only in limits of this form.
+        limits = super().emit("stablehlo.add", [starts, self._sizes(slice_sizes.values)], [starts.aval])
+        bounds = [starts, *limits, self._sizes((1,) * len(positions))]
         return super().emit("stablehlo.real_dynamic_slice", [x, *bounds], outs)
 
     def _emit_reduce_window(

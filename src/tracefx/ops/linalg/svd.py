@@ -12,6 +12,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Tangent
+from tracefx.dimensions.symbolic_dimensions import min_dim
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.arithmetic import div, mul, sub
@@ -96,7 +97,7 @@ class Svd(MatrixKernel, HasPushforward):
         m, n = shapes[0]
         if self.subset_by_index is not None:
             raise NotImplementedError("svd computes all singular values: slice its results for subset_by_index")
-        k = min(m, n)
+        k = min_dim(m, n)
         rows, columns = (m, n) if self.full_matrices else (k, k)
         vectors: ResultTypes = [((m, rows), dtype), ((columns, n), dtype)] if self.compute_uv else []
         return [((k,), dtypes.real_dtype(dtype)), *vectors]
@@ -192,10 +193,10 @@ class Svd(MatrixKernel, HasPushforward):
         phase = select_with_aval(on, mul(mul(0.5, sub(inner, adjoint(inner))), inverse), 0.0, inner.aval)
         du = matmul(u, add(mul(weights, add(right, adjoint(right))), phase))
         dv = matmul(v, mul(weights, add(left, adjoint(left))))
-        if m > n:
+        if m != k:
             beyond = matmul(t, v)
             du = add(du, div(sub(beyond, matmul(u, matmul(uh, beyond))), broadcast_rows(s, m)))
-        if n > m:
+        if n != k:
             beyond = matmul(adjoint(t), u)
             dv = add(dv, div(sub(beyond, matmul(v, matmul(vh, beyond))), broadcast_rows(s, n)))
         return [values, u, vh], [moved, du, adjoint(dv)]

@@ -15,6 +15,8 @@ from tracefx.core import Array, ArrayLike, DType, NDArray, Scalar, ShapedArray, 
 from tracefx.core.handler import bind1
 from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.dimensions.bounds import symbolic_dim_bounds
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim, min_dim
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast
@@ -175,6 +177,8 @@ def _associative_scan(step: DualCombine, xs: DualNumber, axis: int) -> DualNumbe
     The scan of combined pairs gives every second prefix, and one more step the others.
     """
     n = xs[0].aval.shape[axis]
+    if is_symbolic_dim(n):
+        return _scan_by_doubling(step, xs, axis)
     if n < 2:
         return xs
     half = n // 2
@@ -184,6 +188,23 @@ def _associative_scan(step: DualCombine, xs: DualNumber, axis: int) -> DualNumbe
         later = step(_slice_pair(odd, 0, (n - 1) // 2, axis), _every_other(xs, 2, n, axis))
         even = concatenate([even[0], later[0]], axis), concatenate([even[1], later[1]], axis)
     return _interleave(even[0], odd[0], axis), _interleave(even[1], odd[1], axis)
+
+
+def _scan_by_doubling(step: DualCombine, xs: DualNumber, axis: int) -> DualNumber:
+    """Returns the combinations of all prefixes of `xs`, for an axis of symbolic size.
+
+    Each step doubles the number of elements that are combined, until it is the largest possible size. Those beyond the
+    actual size combine no elements, so they cost nothing once the size is known.
+    """
+    n = xs[0].aval.shape[axis]
+    largest, distance = min(symbolic_dim_bounds(n)[1], np.iinfo(np.int32).max), 1
+    while distance < largest:
+        d = min_dim(distance, n)
+        first, later = _slice_pair(xs, 0, d, axis), _slice_pair(xs, d, n, axis)
+        combined = step(_slice_pair(xs, 0, n - d, axis), later)
+        xs = concatenate([first[0], combined[0]], axis), concatenate([first[1], combined[1]], axis)
+        distance *= 2
+    return xs
 
 
 def _slice_pair(xs: DualNumber, start: int, stop: int, axis: int) -> DualNumber:

@@ -15,6 +15,7 @@ from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, ShapedArra
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.named_sharding import OutSharding, Spec
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast
@@ -32,6 +33,7 @@ from tracefx.ops.operation import (
     require_axes,
     specialize_reduce,
 )
+from tracefx.ops.reductions.cumulative import cumprod
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.shape.slicing import pad
 from tracefx.ops.sharding_rules import without_axes
@@ -270,6 +272,9 @@ class ReduceProd(Reduction, HasPushforward):
         if not factors.shape[0]:
             out = bind1(self, x)
             return [out], [Zero(out.aval)]
+        if is_symbolic_dim(factors.shape[0]):
+            out_t = reduce_sum(mul(_products_of_others(factors), factor_ts), (0,))
+            return [bind1(self, x)], [match_aval(out_t, self.out_aval(x.aval))]
         # Multiplies the two halves elementwise, by the product rule. Nothing is divided, so zeros are no problem.
         while (n := factors.shape[0]) > 1:
             half = (n + 1) // 2
@@ -294,6 +299,14 @@ class ReduceProd(Reduction, HasPushforward):
         for i in self.axes:
             count *= x.aval.shape[i]
         return reshape(moved, (count, *[x.aval.shape[i] for i in kept]))
+
+
+def _products_of_others(x: Array) -> Array:
+    """Returns, for each row, the product of all other rows."""
+    n, config = x.shape[0], [(0, 0, 0)] * (x.ndim - 1)
+    before = pad(slice_axis(x, 0, n - 1, 0), 1, [(1, 0, 0), *config])
+    behind = pad(slice_axis(x, 1, n, 0), 1, [(0, 1, 0), *config])
+    return mul(cumprod(before), cumprod(behind, reverse=True))
 
 
 def _halves(x: Array, half: int, fill: int) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, final
 
 from tracefx.core import Shape, ShapedArray, Value
 from tracefx.core.handler import bind1
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.shape.array_creation import zero
@@ -78,6 +79,8 @@ class SliceCotangents:
     def _blocks(self, axis: int, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
         """Returns fewer and longer pieces if there are many or short ones, by padding and adding groups of them."""
         count, inner = len(pieces), math.prod(self.aval.shape[axis + 1 :])
+        if count == 1 or is_symbolic_dim(inner):
+            return pieces
         run = inner * sum([p.stop - p.start for p in pieces]) // count
         size = max(1 if count <= _MAX_JOINED else _MAX_JOINED, math.ceil(_MIN_CONTIGUOUS / max(1, run)))
         if 1 < count <= size:
@@ -117,7 +120,9 @@ _add: Final = functools.partial(bind1, ADD)
 
 
 def _disjoint(pieces: Sequence[_Piece]) -> Sequence[Sequence[_Piece]]:
-    """Partitions pieces into the fewest rows of non-overlapping, sorted pieces."""
+    """Partitions pieces into the fewest rows of non-overlapping, sorted pieces; one for each if a bound is symbolic."""
+    if any(is_symbolic_dim(bound) for p in pieces for bound in (p.start, p.stop)):
+        return [[piece] for piece in pieces]
     rows: list[list[_Piece]] = []
     for piece in sorted(pieces, key=lambda p: (p.start, p.stop)):
         row = next((r for r in rows if r[-1].stop <= piece.start), None)

@@ -14,6 +14,7 @@ from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, a
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import ExtractsWindow, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.dimensions.symbolic_dimensions import max_dim
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import operands as together
@@ -205,7 +206,7 @@ class Pad(LinearOperation, DataMovement):
         if any(interior < 0 for _, _, interior in self.padding_config):
             raise ValueError(f"pad: interior padding must not be negative, got padding_config {self.padding_config}")
         sizes = [
-            low + high + n + max(n - 1, 0) * interior
+            low + high + n + (max_dim(n - 1, 0) * interior if interior else 0)
             for n, (low, high, interior) in zip(x.shape, self.padding_config, strict=True)
         ]
         if any(n < 0 for n in sizes):
