@@ -2,7 +2,9 @@
 
 `memory` prints the ratio of the bytes of their temporaries. `bounds` prints, for programs in which sharing saves 50 to
 1,500 equations, the ratios of the CPU seconds of a compilation and of a run, each the median of alternating
-measurements; blocks are shared there however few equations that saves.
+measurements; blocks are shared there however few equations that saves. `pieces` prints the CPU seconds to the result of
+a new program of which parts are in the disk cache, and the milliseconds of a run, with `repeats="share"` and
+`repeats="pieces"`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import argparse
 import functools
 import itertools
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
@@ -23,6 +26,7 @@ from benchmarks import repeats, transformer
 from benchmarks.libraries import OURS
 from benchmarks.report import aligned_table
 from tracefx import lax, nn
+from tracefx.core.backend import BACKEND
 from tracefx.repeated_blocks.sharing import share_repeats
 from tracefx.xla import lower
 
@@ -32,6 +36,7 @@ LAYERS: Final = 24
 COMPILATIONS: Final = 3
 RUN_SECONDS: Final = 0.02
 RUNS: Final = 31
+MODES: Final = "share", "pieces"
 
 Case: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function that takes its arguments and a number, and the arguments. Each number makes another program."""
@@ -298,11 +303,63 @@ def run_ratio(case: Case) -> float:
     return float(shared / inline)
 
 
+def first_result(mode: Any, count: int, factor: float) -> float:
+    """Returns the CPU seconds from the call of a new function to its result, with nothing in memory."""
+    BACKEND.value.executables.clear()  # type: ignore[attr-defined]  # of the backend of this package
+    arguments = transformer.parameters(count), *transformer.text()
+    loss = transformer.loss_of(OURS)
+    gradient = fx.jit(fx.grad(lambda *args: factor * loss(*args)), repeats=mode)
+    return cpu_seconds(lambda: fx.block_until_ready(gradient(*arguments)))
+
+
+def run_milliseconds(case: Case) -> list[float]:
+    """Returns the median milliseconds of a run with `repeats="share"` and with `repeats="pieces"`."""
+    f, arguments = case[0], fx.device_put(case[1])
+    runs = [fx.jit(f, repeats=mode) for mode in MODES]
+
+    def milliseconds(run: Callable[..., object]) -> float:
+        start = time.perf_counter()
+        fx.block_until_ready(run(*arguments))
+        return 1e3 * (time.perf_counter() - start)
+
+    times = [[milliseconds(run) for run in runs] for _ in range(RUNS + 2)]
+    return [statistics.median(column[2:]) for column in zip(*times, strict=True)]
+
+
+def print_pieces() -> None:
+    rows: list[tuple[str, ...]] = [("CPU s to the first result", *MODES)]
+    for name, count, factor in (
+        ("12 layers", 12, 1.0),
+        ("then 24 layers", 24, 1.0),
+        ("then another loss, 12 layers", 12, 2.0),
+    ):
+        seconds: list[list[float]] = [[], []]
+        for _ in range(COMPILATIONS):
+            for of_mode, mode in zip(seconds, MODES, strict=True):
+                with tempfile.TemporaryDirectory() as folder, fx.compilation_cache(folder):
+                    if count != 12 or factor != 1.0:
+                        first_result(mode, 12, 1.0)
+                    of_mode.append(first_result(mode, count, factor))
+        rows.append((name, *[f"{statistics.median(of_mode):.2f}" for of_mode in seconds]))
+    print(aligned_table(rows))
+    rows = [("ms of a run", *MODES)]
+    for name, case in (
+        ("perceptrons of width 6", gradient(perceptron, perceptron_parameters(LAYERS, 6), f32(3, 6))),
+        ("perceptrons of width 64", layers(LAYERS)),
+        ("transformer, 12 layers of width 128", transformers(12)),
+    ):
+        rows.append((name, *[f"{t:.2f}" for t in run_milliseconds(case)]))
+    print(aligned_table(rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.shared_blocks", description=__doc__)
-    parser.add_argument("what", choices=("memory", "bounds"))
+    parser.add_argument("what", choices=("memory", "bounds", "pieces"))
     parser.add_argument("--only", nargs="+", help="parts of the names of programs")
     options = parser.parse_args()
+    if options.what == "pieces":
+        print_pieces()
+        return
     programs = memory_programs() if options.what == "memory" else bound_programs()
     chosen = {n: p for n, p in programs.items() if options.only is None or any(part in n for part in options.only)}
     if options.what == "memory":

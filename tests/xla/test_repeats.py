@@ -17,6 +17,7 @@ from tests.compiling import metadata, share_all_repeats
 from tests.errors import untyped
 from tests.repeated_blocks.programs import deep_network, uneven_networks
 from tests.subprocesses import output_of
+from tracefx.handlers import checkify, float_checks
 from tracefx.settings import REPEATS, parse_repeats
 from tracefx.testing.tolerances import SUMMED
 from tracefx.xla.runtime import executables, shared_functions
@@ -265,3 +266,21 @@ def test_functions_called_from_several_scopes(everywhere: None) -> None:
     names = {name for name, _, _ in scheduled_metadata(lowered.compile().as_text())}
     assert any(re.match("after/.*random_bits/", name) for name in names)
     assert not [name for name in names if name.startswith("after/") and "scan" in name]
+
+
+def test_errors_of_checks_name_the_line_of_their_block(everywhere: None) -> None:
+    def f(x: Any) -> Any:
+        x = fnp.log(lax.cumsum(x) - 1.0)
+        x = fnp.log(lax.cumsum(x) - 1.0)
+        x = fnp.log(lax.cumsum(x) - 1.0)
+        return x
+
+    ones = np.ones(3, np.float32)
+    lowered = fx.jit(checkify(f, errors=float_checks), repeats="share").lower(ones)
+    assert lowered.repeats.shared
+    compiled, line = lowered.compile(), f.__code__.co_firstlineno
+    for value, block in ((0.1, 1), (3.0, 2), (4.0, 3)):
+        message = compiled(value * ones)[0].get()
+        assert message is not None
+        assert f"{Path(__file__).name}:{line + block} " in message
+    assert compiled(50 * ones)[0].get() is None
