@@ -336,19 +336,17 @@ INVALID: Final[dict[type[Exception], dict[str, Program]]] = {
         "an enclosing shard_map has the manual axes": lambda lib: lib.shard_map(
             lib.shard_map(first_argument, lib.P("x"), lib.P("x")), lib.P("x"), lib.P("x")
         )(X),
-        "its mesh is Mesh\\(z=2\\), but that of the enclosing shard_map is Mesh\\(x=4, y=2": lambda lib: (
-            lib.shard_map(
-                lib.m.shard_map(
-                    first_argument,
-                    mesh=lib.mesh_of((2,), ("z",)),
-                    in_specs=lib.P("z"),
-                    out_specs=lib.P("z"),
-                    check_vma=False,
-                ),
-                lib.P("x"),
-                lib.P("x"),
-            )(X)
-        ),
+        "its mesh is Mesh\\(z=2\\), but that of the enclosing shard_map is Mesh\\(x=4, y=2": lambda lib: lib.shard_map(
+            lib.m.shard_map(
+                first_argument,
+                mesh=lib.mesh_of((2,), ("z",)),
+                in_specs=lib.P("z"),
+                out_specs=lib.P("z"),
+                check_vma=False,
+            ),
+            lib.P("x"),
+            lib.P("x"),
+        )(X),
         "a batch of 3 cannot be partitioned over": lambda lib: lib.m.vmap(
             lib.shard_map(first_argument, lib.P("y"), lib.P("y")), spmd_axis_name="x"
         )(np.stack([X] * 3)),
