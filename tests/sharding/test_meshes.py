@@ -259,3 +259,12 @@ def test_memory_of_shardings() -> None:
         assert hash(make(memory_kind="device")) == hash(make())
         with pytest.raises(ValueError, match=r"memory_kind must be 'device', .* got 'pinned_host'"):
             make(memory_kind="pinned_host")
+
+
+def test_pending_sums_are_refused() -> None:
+    assert P("x", unreduced=frozenset(), reduced=()) == P("x")
+    assert P("x").unreduced == P("x").reduced == jax.P("x").unreduced == frozenset()
+    with pytest.raises(NotImplementedError, match=r"unreduced=\{'y'\}: tracefx has no arrays whose sum .* is pending"):
+        P("x", unreduced={"y"})
+    with pytest.raises(NotImplementedError, match="PartitionSpec: reduced="):
+        P("x", reduced={"y"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, TypeAlias, final, overload
 
 from attrs import field, frozen
@@ -62,10 +62,13 @@ class PartitionSpec(CustomText):
 
     Args:
         parts: For each array axis: `None`, a mesh axis, a tuple of mesh axes (major to minor), or `UNCONSTRAINED`.
+        unreduced: Must be empty, the default: arrays whose sum over mesh axes is pending are not supported.
+        reduced: Must be empty, the default, likewise.
 
     Raises:
         TypeError: If an entry is something else.
         ValueError: If a mesh axis occurs twice.
+        NotImplementedError: If `unreduced` or `reduced` contains a mesh axis.
 
     >>> PartitionSpec("data", None, ("x", "y"))
     P('data', None, ('x', 'y'))
@@ -77,7 +80,15 @@ class PartitionSpec(CustomText):
     partitions: tuple[PartitionEntry, ...] = field()
 
     @api_boundary
-    def __init__(self, *parts: object) -> None:
+    def __init__(
+        self, *parts: object, unreduced: Collection[str] = frozenset(), reduced: Collection[str] = frozenset()
+    ) -> None:
+        for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
+            if axes:
+                raise NotImplementedError(
+                    f"PartitionSpec: {name}={axes!r}: tracefx has no arrays whose sum over mesh axes is pending; leave "
+                    f"{name} out, and the sum is computed at once"
+                )
         entries = tuple(map(_as_entry, parts))
         axis_names = [name for part in entries for name in entry_axis_names(part)]
         if len(set(axis_names)) != len(axis_names):
@@ -145,6 +156,16 @@ class PartitionSpec(CustomText):
     def jax_repr(self) -> str:
         """The `repr` of the equivalent JAX spec."""
         return f"P({', '.join(map(repr, self.partitions))}{',' if len(self.partitions) == 1 else ''})"
+
+    @property
+    def unreduced(self) -> frozenset[str]:
+        """The mesh axes over which a sum is pending: always none."""
+        return frozenset()
+
+    @property
+    def reduced(self) -> frozenset[str]:
+        """The mesh axes over which the sum of the cotangent is pending: always none."""
+        return frozenset()
 
     @property
     def names(self) -> tuple[str, ...]:
