@@ -14,6 +14,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_same
 from tests.errors import assert_errors
 from tests.numpy.agreement import check, f32
 
@@ -44,3 +45,17 @@ def test_repeat_by_many_counts_is_one_gather() -> None:
         e for e in fx.make_jaxpr(lambda x: fnp.repeat(x, times))(np.ones(100)).eqns if e.prim.name != "broadcast_in_dim"
     ]
     assert eqn.prim.name == "gather"
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int4", "uint4", "int8"])
+def test_repeats_of_all_integer_dtypes(dtype: str) -> None:
+    def by_length(counts: fx.Array) -> fx.Array:
+        return fnp.repeat(np.arange(3), counts, total_repeat_length=5)
+
+    counts = fnp.asarray([1, 0, 1]).astype(dtype)
+    expected = jnp.repeat(np.arange(3), np.array([1, 0, 1]), total_repeat_length=5)
+    assert_same(fnp.repeat(np.arange(3), counts), jnp.repeat(np.arange(3), np.array([1, 0, 1])))
+    assert_same(by_length(counts), expected)
+    assert_same(fx.jit(by_length)(counts), expected)
+    matrix = np.array([[1, 0, 1]])
+    assert_same(fnp.repeat(np.arange(3), fnp.asarray(matrix).astype(dtype)), jnp.repeat(np.arange(3), matrix))

@@ -18,7 +18,7 @@ import scipy.stats
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.comparison import assert_near
+from tests.comparison import assert_near, assert_same
 from tests.differential.scipy_stats import FORMS
 from tests.errors import assert_errors, untyped
 from tracefx import random
@@ -159,6 +159,12 @@ def test_mode_and_rankdata_of_empty_and_nan_data() -> None:
     assert stats.mode(np.zeros((0, 2))).count.tolist() == [0, 0]
     assert stats.mode(np.array([np.nan, np.nan, 1.0])).count == 2
     assert stats.rankdata(np.zeros((2, 0)), axis=1).shape == (2, 0)
+
+
+def test_quantiles_of_numbers_are_weak() -> None:
+    assert_same(stats.bernoulli.ppf(0.9, 0.3), jax_stats.bernoulli.ppf(0.9, 0.3))
+    q = np.array([0.1, 0.9, 2.0], np.float32)
+    assert_same(stats.bernoulli.ppf(q, 0.3), jax_stats.bernoulli.ppf(q, 0.3))
 
 
 MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)

@@ -60,7 +60,7 @@ def repeat(
 
     Args:
         a: The array.
-        repeats: How many times: one integer for all elements, or one for each.
+        repeats: How many times: one integer for all elements, or one for each. True is 1.
         axis: The axis; None means the flattened array.
         total_repeat_length: The static size of the result along the axis, which is required if `repeats` is traced:
             further repetitions are dropped, and the last element fills up. None means the sum of `repeats`.
@@ -87,6 +87,10 @@ def repeat(
         raise ValueError(f"repeat: total_repeat_length {total} is negative, or axis {axis} of {x.aval} has no elements")
     if total is not None and isinstance(repeats, Array) and type(repeats) is not ConcreteArray:
         return take(x, _traced_repeat_indices(repeats, n, total), axis)
+    if isinstance(repeats, ConcreteArray | np.ndarray | np.generic):
+        counts = repeats.numpy() if isinstance(repeats, ConcreteArray) else np.asarray(repeats)
+        if dtypes.is_bool(counts.dtype) or dtypes.is_integer(counts.dtype):
+            repeats = counts.astype(np.int64).ravel()
     try:
         times = sizes_of("repeat", repeats, "repeats")
     except ConcretizationError as error:
@@ -122,7 +126,8 @@ def _repeat_indices(times: Shape, total: int | None) -> NDArray:
 
 def _traced_repeat_indices(repeats: Array, n: int, total: int) -> Array:
     """Returns the same for traced repeats: the number of source elements whose repetitions have begun, minus 1."""
-    if not dtypes.is_integer(repeats.aval.dtype) or repeats.aval.shape not in ((), (1,), (n,)):
+    numbers = dtypes.is_integer(repeats.aval.dtype) or dtypes.is_bool(repeats.aval.dtype)
+    if not numbers or repeats.aval.shape not in ((), (1,), (n,)):
         raise TypeError(f"repeat: repeats must be an integer or {n} of them, got {repeats.aval}")
     times = structural.broadcast_to(convert_dtype(repeats, dtypes.int32), (n,))
     starts = arithmetic.sub(cumsum(times), times)

@@ -121,7 +121,7 @@ def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
 
 
 def _key_from_seed(name: str, seed: int | ArrayLike, dtype: DType) -> Array:
-    if isinstance(seed, int) and not isinstance(seed, bool):
+    if isinstance(seed, int):
         if not -(1 << 63) <= seed < 1 << 64:
             raise OverflowError(f"{name}: the seed {seed} has more than 64 bits: hash it, or split it with fold_in")
         wide = np.array(seed & ((1 << 64) - 1), np.uint64).view(np.int64)
@@ -218,7 +218,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     Array(key<fry>[], words=[2716826189, 292468403])
     """
     checked_key, as_words = check_key("fold_in", key)
-    if isinstance(data, int) and not isinstance(data, bool):
+    if isinstance(data, int):
         if not 0 <= data < 1 << 32:
             raise OverflowError(f"fold_in: data must be an integer from 0 to 2**32 - 1, got {data}; hash it first")
         data = np.uint32(data)

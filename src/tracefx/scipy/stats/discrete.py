@@ -38,7 +38,7 @@ def _bernoulli_cdf(k: Array, p: Array) -> Array:
 
 def _bernoulli_ppf(q: Array, p: Array) -> Array:
     valid = (p >= 0) & (p <= 1) & (q >= 0) & (q <= 1)
-    return fnp.where(valid, (q > 1 - p).astype(p.dtype), math.nan)
+    return fnp.where(valid, fnp.where(q > 1 - p, fnp.ones_like(p), 0), math.nan)
 
 
 @final
