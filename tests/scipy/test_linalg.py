@@ -90,6 +90,7 @@ def test_sqrtm() -> None:
     root = np.asarray(linalg.sqrtm(x))
     assert_near(root @ root, x)
     assert_near(np.asarray(linalg.sqrtm(np.zeros((2, 2)))), np.zeros((2, 2)))
+    assert linalg.sqrtm(np.zeros((0, 0))).shape == (0, 0)  # as in SciPy
 
 
 def test_qdwh_with_dynamic_shape() -> None:

@@ -189,7 +189,9 @@ def _sqrtm(x: Array) -> Array:
         updated: Array = fori_loop(0, j, element, u)
         return updated
 
-    u: Array = fori_loop(0, n, column, fnp.where(diagonal_mask(t.shape), roots, 0.0))
+    u = fnp.where(diagonal_mask(t.shape), roots, 0.0)
+    if n:
+        u = fori_loop(0, n, column, u)
     return matmul(matmul(z, u), adjoint(z))
 
 
