@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attrs import frozen
 from jax import lax
 from jax._src.sharding_impls import GSPMDSharding
 
@@ -311,3 +313,94 @@ def test_committed_arrays_stay_committed_in_jax() -> None:
     assert not as_jax(fx.numpy.arange(3.0)).committed
     with pytest.raises(ValueError, match="incompatible devices"):
         _ = x + y
+
+
+# ------------------------------------------------------------------ explicit mesh axes
+
+EXPLICIT: Final = fx.make_mesh((2, 4), ("x", "y"))
+
+
+@final
+@frozen
+class Modules:
+    """The modules of one library."""
+
+    np: Any
+    lax: Any
+    sharding: Any
+    P: Any
+
+
+TRACEFX: Final = Modules(fx.numpy, fx.lax, fx.sharding, fx.P)
+JAX: Final = Modules(jnp, lax, jax.sharding, jax.P)
+
+EXPLICIT_PROGRAMS: Final[dict[str, Callable[[Modules, Any], Any]]] = {
+    "elementwise": lambda m, x: m.np.sin(x) * 2,
+    "contraction": lambda m, x: m.np.matmul(x.T, x, out_sharding=m.P("y")),
+    "reshard": lambda m, x: m.sharding.reshard(x * 2, m.P(None, "y")) + 1,
+    "auto_axes": lambda m, x: m.sharding.auto_axes(lambda a: a[:3] * 2, out_sharding=m.P())(x),
+    "gather": lambda m, x: x.at[m.np.array([0, 1])].get(out_sharding=m.P()),
+    "constraint": lambda m, x: m.lax.with_sharding_constraint(x * 2, m.P("x")),
+    "creation": lambda m, x: x + m.np.zeros(X.shape, "float32", out_sharding=m.P("x")),
+    "scan": lambda m, x: m.lax.scan(lambda c, _: (m.np.tanh(c), c.sum()), x, None, length=3),
+}
+"""Programs of an array f32[8@x,4]."""
+
+
+def typed(out: Any) -> list[tuple[str, Any]]:
+    """Returns the types of results as text, and their values."""
+    return [
+        (
+            (fx.typeof(x) if isinstance(x, fx.Array) else jax.typeof(x)).str_short(short_dtypes=True).partition("(")[0],
+            np.asarray(x),
+        )
+        for x in jax.tree.leaves(out)
+    ]
+
+
+@pytest.mark.parametrize("name", EXPLICIT_PROGRAMS)
+def test_programs_over_explicit_axes(name: str) -> None:
+    program = EXPLICIT_PROGRAMS[name]
+    jax_mesh = mesh_to_jax(EXPLICIT)
+    fx_x = fx.device_put(X, fx.NamedSharding(EXPLICIT, fx.P("x")))
+    jax_x = jax.device_put(X, jax.NamedSharding(jax_mesh, jax.P("x")))
+    set_mesh: Any = jax.set_mesh
+    with fx.set_mesh(EXPLICIT), set_mesh(jax_mesh):
+        fx_fn, jax_fn = functools.partial(program, TRACEFX), functools.partial(program, JAX)
+        want = typed(jax_fn(jax_x))
+        imported, exported = from_jax(jax_fn), to_jax(fx_fn)
+        results = imported(fx_x), fx.jit(imported)(fx_x), exported(jax_x), jax.jit(exported)(jax_x)
+        for out in results:
+            got = typed(out)
+            assert [each for each, _ in got] == [each for each, _ in want]
+            for (_, a), (_, b) in zip(got, want, strict=True):
+                assert_near(a, b)
+
+
+def test_gradients_over_explicit_axes() -> None:
+    jax_mesh = mesh_to_jax(EXPLICIT)
+    fx_x = fx.device_put(X, fx.NamedSharding(EXPLICIT, fx.P("x")))
+    jax_x = jax.device_put(X, jax.NamedSharding(jax_mesh, jax.P("x")))
+
+    def jax_fn(x: Any) -> Any:
+        return jnp.sin(x).sum()
+
+    def fx_fn(x: fx.Array) -> fx.Array:
+        return fx.numpy.sin(x).sum()
+
+    set_mesh: Any = jax.set_mesh
+    imported = fx.grad(from_jax(jax_fn))(fx_x)
+    with set_mesh(jax_mesh):
+        exported = jax.grad(to_jax(fx_fn))(jax_x)
+    assert [t for t, _ in typed([imported, exported])] == ["f32[8@x,4]", "f32[8@x,4]"]
+    assert_near(imported, np.cos(X))
+    assert_near(exported, np.cos(X))
+
+
+def test_shard_map_over_explicit_axes_is_exported() -> None:
+    @fx.shard_map(mesh=EXPLICIT, in_specs=fx.P("x"), out_specs=fx.P())
+    def fx_fn(a: fx.Array) -> Any:
+        return fx.lax.psum(a, "x")
+
+    jax_x = jax.device_put(X, jax.NamedSharding(mesh_to_jax(EXPLICIT), jax.P("x")))
+    assert_near(jax.jit(to_jax(fx_fn))(jax_x), X[:4] + X[4:])

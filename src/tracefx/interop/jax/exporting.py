@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, final
 
@@ -16,6 +17,7 @@ from tracefx.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core import Array, Value
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
 from tracefx.interop.jax.converted_function import ConvertedFunction
@@ -28,6 +30,7 @@ from tracefx.interop.jax.exporting_programs import (
     jax_settings,
     x64_if_needed,
 )
+from tracefx.interop.jax.meshes import spec_to_jax, type_sharding_from_jax
 from tracefx.interop.jax.tracefx_primitive import export_fallback
 from tracefx.interop.jax.values import as_jax, type_from_jax
 from tracefx.pytrees import trees
@@ -72,10 +75,13 @@ class ToJax(ConvertedFunction[P, R]):
         dynamic, statics = self._static.split(where, args, kwargs)
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
         arrays = [_to_jax_array(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
-        avals = tuple([type_from_jax(jax.typeof(x)) for x in arrays])
+        types: list[Any] = list(map(jax.typeof, arrays))
+        avals = tuple([type_from_jax(t).with_explicit_sharding(type_sharding_from_jax(t)) for t in types])
         with jax_settings():
             traced = self._trace(trace_key(in_tree, avals, statics), args, kwargs, dynamic)
-        return traced.output(_run(self._export, traced, arrays))
+        meshes = [jax.sharding.get_abstract_mesh(), *[t.sharding.mesh for t in types]]
+        mesh = next((each for each in meshes if jax.sharding.AxisType.Explicit in each.axis_types), None)
+        return traced.output(_run(self._export, traced, arrays, mesh))
 
     def _trace(
         self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: DynamicArguments
@@ -141,19 +147,28 @@ def to_jax(
     return ToJax(fun, static, MappingProxyType({} if rules is None else dict(rules)))
 
 
-def _run(export: Exporter, traced: Trace, arrays: Sequence[jax.Array]) -> list[jax.Array]:
-    """Runs a traced function: equation by equation under `jax.jit` (which keeps source locations), else compiled."""
+def _run(export: Exporter, traced: Trace, arrays: Sequence[jax.Array], mesh: Any) -> list[jax.Array]:
+    """Runs a traced function: equation by equation under `jax.jit` (which keeps source locations), else compiled.
+
+    With a mesh that has explicit axes, these are automatic inside, and results have the shardings of their types.
+    """
     program, name = traced.jaxpr, traced.name
     inputs = [*_constants(traced), *arrays]
-    if is_under_jit():
+    if mesh is None and is_under_jit():
         return export.run(program, inputs)
-    with x64_if_needed(program):
-        return _compiled(program, export, name)(*inputs)
+    in_use = mesh is None or mesh == jax.sharding.get_abstract_mesh()
+    with x64_if_needed(program), nullcontext() if in_use else jax.sharding.use_abstract_mesh(mesh):
+        return _compiled(program, export, name, mesh)(*inputs)
 
 
 @memoize_on_object
-def _compiled(program: Jaxpr, export: Exporter, name: str) -> Callable[..., list[jax.Array]]:
-    return jax.jit(export.function(program, name), inline=True)
+def _compiled(program: Jaxpr, export: Exporter, name: str, mesh: Any) -> Callable[..., list[jax.Array]]:
+    run = export.function(program, name)
+    if mesh is not None:
+        names = tuple([n for n, t in zip(mesh.axis_names, mesh.axis_types, strict=True) if t.name == "Explicit"])
+        specs = [spec_to_jax(PartitionSpec(*aval.spec)) for aval in program.out_avals]
+        run = jax.sharding.auto_axes(run, axes=names, out_sharding=specs)
+    return jax.jit(run, inline=True)
 
 
 _CONSTANTS: Final = MemoKey[tuple[tuple[Value, ...], list[jax.Array]]]("constants, and as arrays of JAX")

@@ -19,6 +19,7 @@ from tracefx.core.equality import strict_key
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.meshes import MESH
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interop.jax import (
     hi_primitives,
@@ -30,8 +31,10 @@ from tracefx.interop.jax import (
 from tracefx.interop.jax.converted_function import ConvertedFunction
 from tracefx.interop.jax.foreign_primitives import bind_foreign
 from tracefx.interop.jax.importing_programs import NO_RULES, ImportedProgram, Importer, ImportRule, UserImportRule
+from tracefx.interop.jax.meshes import type_sharding_from_jax
 from tracefx.interop.jax.unsupported_primitives import UNSUPPORTED
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
+from tracefx.ops.annotations.reshard import reshard_value, without_type_sharding
 from tracefx.pytrees.registry import NODE_REGISTRY, type_name
 from tracefx.settings import X64
 from tracefx.transforms.arguments import require_callable
@@ -74,6 +77,8 @@ class _ImportedFunction:
     out_tree: Any
     statics: tuple[tuple[int, object], ...]
     """The non-array leaves of the result, with their indices."""
+    out_shardings: tuple[NamedSharding | None, ...]
+    """The shardings of the results over explicit mesh axes; JAX has checked those inside, which are automatic here."""
 
     def results(self, outs: Sequence[Value]) -> Any:
         static, arrays = dict(self.statics), iter(outs)
@@ -142,7 +147,12 @@ class FromJax(ConvertedFunction[P, R]):
             imported = self._known.insert(key, self._import(key, leaves))
         program = imported.program
         arrays = [x for x in values if x is not None]
-        outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *arrays])
+        outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *map(without_type_sharding, arrays)])
+        in_shardings = [x.aval.explicit_sharding for x in arrays]
+        sharded = next((each for each in (*in_shardings, *imported.out_shardings) if each is not None), None)
+        if sharded is not None:
+            shardings = [sharded.update(spec=()) if each is None else each for each in imported.out_shardings]
+            outs = [reshard_value(x, each.mesh, each.spec) for x, each in zip(outs, shardings, strict=True)]
         result: R = imported.results(outs)
         return result
 
@@ -183,7 +193,10 @@ class FromJax(ConvertedFunction[P, R]):
             if closing_over is None:
                 raise
             raise closing_over from error
-        return _ImportedFunction(importer.program(traced, avals), out_tree, tuple(statics))
+        program = importer.program(traced, [aval.with_explicit_sharding(None) for aval in avals])
+        return _ImportedFunction(
+            program, out_tree, tuple(statics), tuple(map(type_sharding_from_jax, traced.out_avals))
+        )
 
     def _require_wide(self, avals: Sequence[ShapedArray]) -> None:
         """Raises `TypeError` unless JAX accepts explicit 64-bit dtypes in its 32-bit mode."""

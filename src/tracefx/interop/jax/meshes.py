@@ -17,8 +17,8 @@ from jax.sharding import PartitionSpec as JaxPartitionSpec
 
 from tracefx.core import NDArray, ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.meshes import AxisType, BaseMesh
-from tracefx.core.named_sharding import NamedSharding
+from tracefx.core.meshes import AbstractMesh, AxisType, BaseMesh
+from tracefx.core.named_sharding import NamedSharding, type_sharding
 from tracefx.core.partition_spec import UNCONSTRAINED, PartitionSpec
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.shardings.meshes import Mesh, current_mesh
@@ -47,7 +47,14 @@ def mesh_to_jax(mesh: BaseMesh) -> JaxMesh | JaxAbstractMesh:
     """
     types = tuple([JaxAxisType[each.name] for each in mesh.axis_types])
     if not isinstance(mesh, Mesh):
-        return JaxAbstractMesh(mesh.axis_sizes, mesh.axis_names, types)
+        devices = jax.devices()[: mesh.size]
+        if len(devices) < mesh.size:
+            return JaxAbstractMesh(mesh.axis_sizes, mesh.axis_names, types)
+        # JAX's abstract meshes know the kind of the devices.
+        abstract: JaxAbstractMesh = JaxMesh(
+            np.array(devices).reshape(mesh.axis_sizes), mesh.axis_names, types
+        ).abstract_mesh
+        return abstract
     return JaxMesh(_devices_by_id(jax.devices(), mesh.device_ids, "JAX"), mesh.axis_names, types)
 
 
@@ -123,6 +130,14 @@ def sharding_to_jax(sharding: Sharding) -> jax.sharding.Sharding:
         return JaxNamedSharding(mesh_to_jax(sharding.mesh), spec_to_jax(sharding.spec))
     (device,) = sharding.devices
     return jax.sharding.SingleDeviceSharding(_devices_by_id(jax.devices(), np.array([device.id]), "JAX")[0])
+
+
+def type_sharding_from_jax(aval: jax.core.ShapedArray) -> NamedSharding | None:
+    """Returns the sharding over explicit mesh axes in a type of JAX."""
+    sharding = aval.sharding
+    types = [AxisType[each.name] for each in sharding.mesh.axis_types]
+    mesh = AbstractMesh(sharding.mesh.axis_sizes, sharding.mesh.axis_names, types)
+    return type_sharding(mesh, spec_from_jax(sharding.spec).partitions, len(aval.shape))
 
 
 def sharding_from_jax(sharding: jax.sharding.Sharding) -> Sharding:

@@ -21,7 +21,7 @@ from tracefx.core.handler import Tracer
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.values import from_jax_array
 from tracefx.errors import TracerArrayConversionError
-from tracefx.interop.jax.meshes import is_cpu_sharded, sharded_array_from_jax, sharded_array_to_jax
+from tracefx.interop.jax.meshes import is_cpu_sharded, sharded_array_from_jax, sharded_array_to_jax, sharding_to_jax
 from tracefx.shardings.sharded_array import ShardedArray
 
 JaxType: TypeAlias = jax.core.ShapedArray
@@ -86,7 +86,8 @@ def type_to_jax(aval: ShapedArray) -> JaxType:
     >>> print(type_to_jax(ShapedArray((2,), dtypes.float32, weak_type=True)))
     ~float32[2]
     """
-    return JaxType(aval.shape, dtype_to_jax(aval.dtype), weak_type=aval.weak_type)
+    sharding = None if aval.explicit_sharding is None else sharding_to_jax(aval.explicit_sharding)
+    return JaxType(aval.shape, dtype_to_jax(aval.dtype), weak_type=aval.weak_type, sharding=sharding)
 
 
 def type_from_jax(aval: jax.core.AbstractValue) -> ShapedArray:
