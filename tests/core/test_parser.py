@@ -153,7 +153,7 @@ GOOD: Final = "{ lambda a:f32[]; b:f32[3]. let c:f32[3] = scale[factor=(1, 2.0)]
         ("{ lambda ; a. let in () }", "line 1, column 13: expected ':' and a type after variable 'a', found '.'"),
         ("{ lambda ; a:f32. let in () }", "column 17: expected '[' and a shape after 'f32', found '.'"),
         ("{ lambda ; a:f33[]. let in () }", "column 14: 'f33' names no dtype; the short names are bool"),
-        ("{ lambda ; a:f32[x]. let in () }", "column 18: expected a dimension, found 'x'"),
+        ("{ lambda ; a:f32['x']. let in () }", "column 18: expected a dimension, found"),
         ("{ lambda ; a:f32[-1]. let in () }", "column 18: expected a dimension, found '-1'"),
         ("{ lambda ; a:f32[2 3]. let in () }", "column 20: expected ',' or ']' after a dimension, found '3'"),
         ("{ lambda ; a:f32[] a:f32[]. let in () }", "column 20: variable 'a' is bound already"),

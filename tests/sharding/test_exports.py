@@ -211,3 +211,16 @@ def test_load_with_too_few_devices_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "function"
     path.write_bytes(fx.export(shard_mapped(TRACEFX))(X).serialize())
     assert "the mesh is of 8 devices, but there are 1" in output_of(ONE_DEVICE, path, XLA_FLAGS=None)
+
+
+def test_functions_of_one_device_take_arrays_with_shardings_in_types() -> None:
+    sharded = fx.device_put(X, fx.NamedSharding(fx.make_mesh((8,), ("x",)), P("x")))
+    assert str(fx.typeof(sharded)) == "f32[8@x,8]"
+    by_jax = jax.export.export(jax.jit(lambda x: jax.numpy.sort(x @ W)))(X)
+    for exported in (fx.export(fx.jit(lambda x: fnp.sort(x @ W)))(X), fx.load(bytes(by_jax.serialize(vjp_order=1)))):
+        for call in (exported.call, fx.jit(exported.call)):
+            got = call(sharded)
+            assert str(fx.typeof(got)) == "f32[8,8]"
+            assert_near(got, np.sort(X @ W), SUMMED)
+        gradient = fx.grad(lambda x, call: fnp.sum(call(x) * X))
+        assert_near(gradient(sharded, exported.call), gradient(X, exported.call), SUMMED)

@@ -20,6 +20,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.errors import untyped
 from tracefx.errors import InconclusiveDimensionOperation, ParseError, ShapeError
+from tracefx.programs import parse_jaxpr
 from tracefx.testing.tolerances import DERIVATIVE
 
 _SIZES: Final = (
@@ -175,6 +176,28 @@ def test_programs_of_symbolic_shapes(name: str) -> None:
         if sizes is _SIZES[0]:
             assert_near(loaded.call(*xs), expected, DERIVATIVE)
             assert_near(in_jax.call(*xs), expected, DERIVATIVE)
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_texts_of_symbolic_programs_are_parsed(name: str) -> None:
+    f, shapes = _PROGRAMS[name]
+    text = str(export_for(lambda *xs: f(fx, fnp, *xs), *shapes).jaxpr)
+    assert str(parse_jaxpr(text)) == text
+
+
+def test_sizes_in_texts() -> None:
+    scalar, vector = "f32[floordiv(n, 2) + 1,max(b, n) - 1]", "f32[b^2,8]"
+    parsed = parse_jaxpr(f"{{ lambda ; a:{scalar} b:{vector}. let  in (a, b) }}")
+    assert str(parsed.in_avals) == f"({scalar}, {vector})"
+    for size, problem in (
+        ("b b", "expected a dimension, found 'b b': the symbolic shape 'b b', dimension 1: expected ','"),
+        ("-1", "expected a dimension, found '-1'"),
+        ("2 + 3", "expected a dimension, found '2 . 3'"),
+        ("", "expected a dimension, found ''"),
+        ("'b'", "expected a dimension, found"),
+    ):
+        with pytest.raises(ParseError, match=problem):
+            parse_jaxpr(f"{{ lambda ; a:f32[3,{size},4]. let  in (a) }}")
 
 
 _DERIVATIVES: Final[Mapping[str, Callable[[Any, Any, Any], Any]]] = MappingProxyType(

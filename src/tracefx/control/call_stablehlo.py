@@ -13,6 +13,7 @@ from tracefx.control.custom_vjp import ForwardResult, bind_custom_linear
 from tracefx.control.ffi_call import batch_in_loop
 from tracefx.core import ShapedArray, Value, float0, show_avals
 from tracefx.core.handler import bind
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
@@ -24,6 +25,7 @@ from tracefx.core.primitive import (
 )
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.operation import run_compiled
+from tracefx.ops.sharding_rules import unsharded_specs
 from tracefx.ops.structural import constant_like_aval
 
 
@@ -63,6 +65,10 @@ class CallStableHlo(Primitive, Differentiable, Batchable, Lowerable):
         if [(a.shape, a.dtype) for a in avals] != [(a.shape, a.dtype) for a in self.in_avals]:
             raise TypeError(f"{self.label} takes ({show_avals(self.in_avals)}), got ({show_avals(avals)})")
         return self.out_avals
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return unsharded_specs(outs)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

@@ -16,6 +16,9 @@ from tracefx.core.meshes import MESH
 from tracefx.core.named_sharding import NamedSharding, Spec, type_sharding
 from tracefx.core.partition_spec import PartitionEntry, entry_axis_names
 from tracefx.core.primitive import Primitive, Vocabulary
+from tracefx.dimensions.bounds import SymbolicScope
+from tracefx.dimensions.parser import parse_dimensions
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims
 from tracefx.errors import ParseError
 from tracefx.pytrees.trees import PyTree, TreeDef, structure
 from tracefx.text.field_annotations import AnnotationResolver
@@ -63,7 +66,7 @@ _TOKEN: Final = re.compile(
     | (?P<string>b?'(?:[^\\'\n]|{_ESCAPE})*'|b?"(?:[^\\"\n]|{_ESCAPE})*")
     | (?P<name>key<[a-z]+>|[A-Za-z_]\w*)
     | (?P<opaque><(?s:.*))  # the rest of the text cannot be parsed
-    | (?P<mark>[{{}}()\[\].,;:=*@])
+    | (?P<mark>[{{}}()\[\].,;:=*@+^-])
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -180,6 +183,7 @@ class _Parser:
         self.vocabulary = vocabulary
         self.classes = AnnotationResolver()
         self.depth = 0
+        self.scope = SymbolicScope()
         self.shared: dict[str, Jaxpr] = {}
         self.avals: dict[tuple[str, tuple[int, ...], MeshAxes, bool, Spec], ShapedArray] = {}
 
@@ -376,12 +380,27 @@ class _Parser:
         return name if isinstance(name, str) else self.fail(f"{name!r} is not the name of a mesh axis", word)
 
     def dimension(self) -> tuple[int, PartitionEntry]:
-        if not self.word.text.isdecimal():
-            self.expected("a dimension")
+        if not self.word.text.isdecimal() or self.after.text in ("*", "+", "-"):
+            return self.symbolic_dimension(",", "]"), None
         size = self.integer(self.take())
         if not self.skip("@"):
             return size, None
         return size, tuple(self.items(")", self.mesh_axis, "a mesh axis")) if self.skip("(") else self.mesh_axis()
+
+    def symbolic_dimension(self, *ends: str) -> int:
+        """Parses an expression of dimension variables, up to one of these marks."""
+        first, depth = self.word, 0
+        while depth or self.word.text not in ends:
+            if self.word.kind not in ("name", "number", "mark"):
+                self.expected("a dimension")
+            depth += self.at("(") - self.at(")")
+            self.move()
+        text = self.text[first.start : self.word.start].strip()
+        try:
+            (size,) = parse_dimensions(text, self.scope, simplified=False)
+        except ValueError as error:
+            self.fail(f"expected a dimension, found {text!r}: {error}", first, error)
+        return size if has_symbolic_dims((size,)) else self.fail(f"expected a dimension, found {text!r}", first)
 
     def sharding(self, entries: Spec, at: _Token) -> NamedSharding | None:
         """Returns the sharding of a type, over the mesh in use."""
@@ -480,6 +499,12 @@ class _Parser:
             return self.literal(scalar) if self.at(":") else scalar
         if word.kind == "string":
             return self.primitive() if after == "[" else self.string()
+        if (word.text, after) == ("dim", "("):
+            self.move()
+            self.move()
+            size = self.symbolic_dimension(")")
+            self.move()
+            return size
         if word.kind == "name":
             return self.named_value(hint)
         if word.kind == "opaque":

@@ -28,6 +28,7 @@ from tracefx.core import DType, Literal, ShapedArray, dtypes
 from tracefx.core.custom_text import CustomText
 from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var, postorder
 from tracefx.core.primitive import Primitive
+from tracefx.dimensions.symbolic_dimensions import SymbolicDimension
 from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import describe, treedef_text
 from tracefx.text.fields import (
@@ -64,7 +65,7 @@ RESERVED_WORDS: Final = frozenset({"lambda", "let", "in", "nan", "inf", "nanj", 
 DTYPES_BY_NAME: Final[Mapping[str, DType]] = {dtypes.name(d): d for d in (*dtypes.ALL_DTYPES, *dtypes.KEY_DTYPES)}
 DTYPE_NAMES: Final[Mapping[DType, str]] = {d: name for name, d in DTYPES_BY_NAME.items()}
 _RESERVED_NAMES: Final = frozenset(
-    {*RESERVED_WORDS, "True", "False", "None", "_", "complex", "frozenset", "PyTreeDef", *DTYPES_BY_NAME}
+    {*RESERVED_WORDS, "True", "False", "None", "_", "complex", "dim", "frozenset", "PyTreeDef", *DTYPES_BY_NAME}
 ) | {dtypes.short_name(d) for d in DTYPES_BY_NAME.values()}
 
 
@@ -373,6 +374,10 @@ class _JaxprWriter(FieldVisitor[Doc]):
         if isinstance(value, bytes) and len(value) > _MAX_BYTES:
             return f"<{len(value)} bytes>"
         return repr(value) if value is None or isinstance(value, (str, bytes)) else scalar_text(value)
+
+    @override
+    def dimension(self, value: SymbolicDimension) -> Doc:
+        return f"dim({value})"
 
     @override
     def dtype(self, value: DType) -> Doc:

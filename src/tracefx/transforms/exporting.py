@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.named_sharding import NamedSharding
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import Primitive, Zero
 from tracefx.core.sharding import RequestedShardings
 from tracefx.dimensions.solving import is_symbolic, match_shapes, scope_of, solve_variables
@@ -52,6 +54,7 @@ from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.derivative_checks import tangent_to_array
 from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices
 from tracefx.transforms.differentiation import vjp
+from tracefx.transforms.explicit_axes import auto_axes
 from tracefx.transforms.jax_export_format import JaxExport
 from tracefx.transforms.jax_export_reading import decode_jax_export, fail_parsing, is_jax_export
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
@@ -133,7 +136,8 @@ class Exported(Generic[P, R]):
         """Calls the function. It can be transformed and traced, and is compiled once.
 
         A function of several devices runs on the devices of the first sharded argument, or else of the mesh in use, or
-        else on the first devices.
+        else on the first devices. A function of one device also takes arrays whose types have shardings; all devices of
+        the mesh then have its whole results.
 
         Args:
             *args: The positional arguments, without static ones.
@@ -156,8 +160,12 @@ class Exported(Generic[P, R]):
         trace = self._trace
         program = self._jaxpr_on(self._devices_for_call(given))
         call = Call(self.fun_name, at_sizes(program, sizes) if sizes else program, self.platforms)
-        outs = bind(call, *trace.consts, *match_weak_types(given, avals))
-        return trace.output(to_arrays(outs))
+        operands = match_weak_types(given, avals)
+        if any(x.aval.explicit_sharding is not None for x in given) and not devices_of(trace.jaxpr):
+            # The program has no shardings in its types, so the compiler decides about them.
+            run = auto_axes(functools.partial(bind, call, *trace.consts), out_sharding=PartitionSpec())
+            return trace.output(run(*operands))
+        return trace.output(to_arrays(bind(call, *trace.consts, *operands)))
 
     def _avals_for_call(
         self, given: Sequence[Value], name: Callable[[int], str]
