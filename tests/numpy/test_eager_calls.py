@@ -247,6 +247,41 @@ def test_cache_key_contains_the_types_of_python_numbers() -> None:
             untyped(fnp.sum)(x, 1.0)
 
 
+@pytest.mark.parametrize("second", [1, True, "1", None, int, fnp.asarray(1), fnp.asarray([1.0]), 1.0])
+def test_recent_calls_are_told_apart(second: Any) -> None:
+    bodies: list[object] = []
+
+    @eager_cached
+    def describe(x: Array, n: object = "absent") -> Array:
+        bodies.append(n)
+        return fnp.add(x, float(len(repr(n)))) if not isinstance(n, Array) else fnp.add(x, n)
+
+    def expected(x: Any, n: Any) -> Any:
+        return np.asarray(x) + (np.asarray(n) if isinstance(n, Array) else float(len(repr(n))))
+
+    x, short = fnp.asarray(ZEROS), fnp.asarray(ZEROS[:1])
+    for _ in range(4):  # the first call has no plan, the second makes it, the others repeat it
+        assert describe(x).tolist() == expected(x, "absent").tolist()
+        for n in (second, 2, False, "two", float, fnp.asarray(2), fnp.asarray([2.5])):
+            assert describe(x, n).tolist() == expected(x, n).tolist()
+            assert describe(short, n).tolist() == expected(short, n).tolist()
+    count = len(bodies)
+    describe(x, second)
+    assert len(bodies) == count
+
+
+def test_recent_calls_depend_on_settings_and_handlers() -> None:
+    x = fnp.asarray(WHOLE)
+    for _ in range(3):
+        assert fnp.mean(x, 0).dtype == np.float32
+    with fx.enable_x64():
+        assert fnp.mean(x, 0).dtype == np.float64
+    with fx.disable_jit():
+        assert fnp.mean(x, 0).dtype == np.float32
+    assert str(fx.make_jaxpr(lambda: fnp.mean(x, 0))()).count("reduce_sum") == 1
+    assert fnp.mean(x, 0).dtype == np.float32
+
+
 def test_cache_key_distinguishes_signs_of_zeros() -> None:
     x = fnp.asarray(PLAIN)
     for _ in range(3):

@@ -166,7 +166,8 @@ def eager_cached(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            operands, recent_key = args, None
+            operands = args
+            recent_key: CacheKey | None = None
             if not kwargs and args and type(first := args[0]) is concrete:
                 # After a program has run, little code is in the processor's caches, so it is short for frequent calls.
                 if len(args) == 1:
@@ -178,10 +179,10 @@ def eager_cached(
                     elif type(second) in static_types:
                         operands, recent_key = (first,), (f, id(first.aval), id(second), None)
                 if recent_key is not None and (recent := get_recent(recent_key)) is not None:
-                    plan, values, _ = recent
+                    run_recent, values, _ = recent
                     if values is settings().values and current().evaluates:
                         try:
-                            return plan(*operands)
+                            return run_recent(*operands)
                         except (OverflowError, IndexError):
                             return f(*args)
             if not current().evaluates or (compiles and disable_jit.value):
