@@ -426,6 +426,18 @@ def test_numbers_of_all_values_share_a_plan() -> None:
     assert len(traced) == 4
 
 
+def test_compiled_plans_take_numbers_of_any_value() -> None:
+    host = np.linspace(-2, 2, MAX_REPLAY_SIZE + 1).astype(np.float32)
+    mask, x = fnp.asarray(host > 0), fnp.asarray(host)
+    for number in [0.0, -0.0, math.nan, 2.5, -0.0, 0.0, 0.0, 1e300] * 3:
+        with np.errstate(over="ignore"):
+            expected = np.where(host > 0, host, np.float32(number))
+        out = np.asarray(fnp.where(mask, x, number))
+        np.testing.assert_array_equal(out.view(np.int32), expected.view(np.int32))
+    for low in [-1, 0, -1, 1] * 2:
+        np.testing.assert_array_equal(np.asarray(fnp.clip(x, low, 1)), np.clip(host, low, 1))
+
+
 def test_numbers_are_rounded_once() -> None:
     @eager_cached(numbers=2)
     def plus(x: ArrayLike, y: ArrayLike) -> Array:

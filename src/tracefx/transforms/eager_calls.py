@@ -498,14 +498,22 @@ def _compiled_plan(traced: _TracedCall, name: str, numbers: Mapping[int, ShapedA
         results = program([*consts, *operands])
         return results[0] if rebuild is None else rebuild(results)
 
-    if run is None or numbers:
+    if run is None or on_host is None:
         return plan
-    run_on_buffers = run
+    run_on_buffers, put = run, on_host.put
+    recent_numbers: dict[int, tuple[complex, Buffer]] = {}  # compared by identity: -0.0 equals 0.0
 
-    def direct_plan(*operands: ConcreteArray) -> Any:
+    def direct_plan(*operands: Any) -> Any:
         buffers: list[Buffer] = []
-        for x in operands:
-            if (buffer := x.buffer) is None:
+        for i, x in enumerate(operands):
+            if i in numbers:
+                recent = recent_numbers.get(i)
+                if recent is None or recent[0] is not x:
+                    recent = recent_numbers[i] = x, put(i, _as_array(x, numbers[i]))
+                buffer: Buffer | None = recent[1]
+            else:
+                buffer = x.buffer
+            if buffer is None:
                 return plan(*operands)
             buffers.append(buffer)
         if settings().values or default_device.default is not None:
@@ -526,11 +534,11 @@ def _compiled_plan(traced: _TracedCall, name: str, numbers: Mapping[int, ShapedA
         return run_on_buffers([buffer, other])
 
     count = len(traced.jaxpr.invars)
-    if rebuild is not None or not 1 <= count <= 2:
+    if rebuild is not None or numbers or not 1 <= count <= 2:
         return direct_plan
     return plan_of_one if count == 1 else plan_of_two
 
 
 def _as_array(x: Any, aval: ShapedArray | None) -> Any:
     """Returns a Python number as an array of the given type; an array, whose type is None, unchanged."""
-    return x if aval is None else ConcreteArray(aval, np.asarray(x, aval.dtype))
+    return x if aval is None else ConcreteArray(aval, call_kernel(np.asarray, x, aval.dtype))
