@@ -247,6 +247,41 @@ def test_cache_key_contains_the_types_of_python_numbers() -> None:
             untyped(fnp.sum)(x, 1.0)
 
 
+@pytest.mark.parametrize("second", [1, True, "1", None, int, fnp.asarray(1), fnp.asarray([1.0]), 1.0])
+def test_recent_calls_are_told_apart(second: Any) -> None:
+    bodies: list[object] = []
+
+    @eager_cached
+    def describe(x: Array, n: object = "absent") -> Array:
+        bodies.append(n)
+        return fnp.add(x, float(len(repr(n)))) if not isinstance(n, Array) else fnp.add(x, n)
+
+    def expected(x: Any, n: Any) -> Any:
+        return np.asarray(x) + (np.asarray(n) if isinstance(n, Array) else float(len(repr(n))))
+
+    x, short = fnp.asarray(ZEROS), fnp.asarray(ZEROS[:1])
+    for _ in range(4):  # the first call has no plan, the second makes it, the others repeat it
+        assert describe(x).tolist() == expected(x, "absent").tolist()
+        for n in (second, 2, False, "two", float, fnp.asarray(2), fnp.asarray([2.5])):
+            assert describe(x, n).tolist() == expected(x, n).tolist()
+            assert describe(short, n).tolist() == expected(short, n).tolist()
+    count = len(bodies)
+    describe(x, second)
+    assert len(bodies) == count
+
+
+def test_recent_calls_depend_on_settings_and_handlers() -> None:
+    x = fnp.asarray(WHOLE)
+    for _ in range(3):
+        assert fnp.mean(x, 0).dtype == np.float32
+    with fx.enable_x64():
+        assert fnp.mean(x, 0).dtype == np.float64
+    with fx.disable_jit():
+        assert fnp.mean(x, 0).dtype == np.float32
+    assert str(fx.make_jaxpr(lambda: fnp.mean(x, 0))()).count("reduce_sum") == 1
+    assert fnp.mean(x, 0).dtype == np.float32
+
+
 def test_cache_key_distinguishes_signs_of_zeros() -> None:
     x = fnp.asarray(PLAIN)
     for _ in range(3):
@@ -389,6 +424,18 @@ def test_numbers_of_all_values_share_a_plan() -> None:
     for number in (1, 2, 2**31 - 1):
         assert not difference(plus(x, number), x + number)
     assert len(traced) == 4
+
+
+def test_compiled_plans_take_numbers_of_any_value() -> None:
+    host = np.linspace(-2, 2, MAX_REPLAY_SIZE + 1).astype(np.float32)
+    mask, x = fnp.asarray(host > 0), fnp.asarray(host)
+    for number in [0.0, -0.0, math.nan, 2.5, -0.0, 0.0, 0.0, 1e300] * 3:
+        with np.errstate(over="ignore"):
+            expected = np.where(host > 0, host, np.float32(number))
+        out = np.asarray(fnp.where(mask, x, number))
+        np.testing.assert_array_equal(out.view(np.int32), expected.view(np.int32))
+    for low in [-1, 0, -1, 1] * 2:
+        np.testing.assert_array_equal(np.asarray(fnp.clip(x, low, 1)), np.clip(host, low, 1))
 
 
 def test_numbers_are_rounded_once() -> None:

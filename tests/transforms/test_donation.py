@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any, Final
 
 import jax
@@ -293,3 +294,31 @@ def test_usable_donations_are_not_warned_of(name: str) -> None:
         "forwarded": lambda x, y: (y, x),
     }
     fx.jit(functions[name], donate_argnums=0, keep_unused=name == "unused but kept")(fnp.ones(3), fnp.ones(3))
+
+
+def test_repeated_calls_delete_the_donated_arrays() -> None:
+    scale = fnp.asarray([2.0, 3.0])
+
+    @functools.partial(fx.jit, donate_argnums=1)
+    def step(rate: Any, state: Any) -> Any:
+        return {"w": state["w"] * scale - rate, "b": state["b"] + rate}
+
+    rate, state = fnp.asarray(1.0), {"w": fnp.asarray([1.0, 1.0]), "b": fnp.asarray(0.0)}
+    expected = [[1, 2], [1, 5], [1, 14], [1, 41]]
+    for k, values in enumerate(expected):
+        used, state = state, step(rate, state)
+        assert state["w"].tolist() == values
+        assert state["b"].tolist() == k + 1
+        assert not rate.is_deleted()
+        for name in used:
+            with pytest.raises(DeletedArrayError, match=rf"donated as .*state\['{name}'\]"):
+                used[name] + 1
+
+
+def test_a_copy_is_donated_for_an_array_that_shares_its_buffer() -> None:
+    add = fx.jit(lambda x: x + 1, donate_argnums=0)
+    x = add(add(add(fnp.asarray(X))))
+    copied = copy.copy(x)
+    assert add(x).tolist() == (X + 4).tolist()
+    assert x.is_deleted()
+    assert copied.tolist() == (X + 3).tolist()

@@ -29,6 +29,13 @@ class HostProgram(Protocol):
     def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray] | None:
         """The variant of `on_buffers` for a program with one output, which it returns; `None` where `on_buffers` is."""
 
+    @property
+    def on_donated_buffers(self) -> tuple[Callable[[Sequence[Buffer]], list[ConcreteArray]], Mapping[int, str]] | None:
+        """A function like `on_buffers` that deletes the buffers of some inputs; these, with their names for messages.
+
+        `None` if no input is donated, if a donated one may not be deleted, or if running takes more than the buffers.
+        """
+
     def put(self, i: int, x: Value | NDArray) -> Buffer:
         """Returns a buffer for input `i`, which has none."""
 

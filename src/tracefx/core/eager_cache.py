@@ -16,6 +16,9 @@ CacheKey: TypeAlias = tuple[object, ...]
 Plan: TypeAlias = Callable[..., Any]
 """Evaluates a call: takes its operands (concrete arrays, and Python numbers in place of some), returns its result."""
 
+RecentCall: TypeAlias = tuple[Plan, object, object]
+"""The plan of a call, the values of the settings, and the cache key: it refers to what the ids of the call identify."""
+
 _MAX_PLANS: Final = 1 << 14
 
 
@@ -31,15 +34,21 @@ class EagerCache:
     True
     """
 
-    __slots__ = ("_plans", "_seen_once", "get")
+    __slots__ = ("_plans", "_recent", "_seen_once", "get", "get_recent", "remember")
 
     get: Callable[[CacheKey], Plan | None]
     """Returns the plan for a key, or None if none has been made."""
+    get_recent: Callable[[CacheKey], RecentCall | None]
+    """Returns a recent call by the function and the ids of its arguments' types and values; None if it isn't there."""
+    remember: Callable[[CacheKey, RecentCall], None]
+    """Makes a call a recent one."""
 
     def __init__(self) -> None:
         self._plans = BoundedCache[CacheKey, Plan | None](_MAX_PLANS)
         self._seen_once = BoundedCache[CacheKey, bool](_MAX_PLANS)
+        self._recent = BoundedCache[CacheKey, RecentCall](_MAX_PLANS)
         self.get = self._plans.get
+        self.get_recent, self.remember = self._recent.get, self._recent.replace
 
     def find_or_make(self, key: CacheKey, make: Callable[[], Plan | None], immediately: bool) -> Plan | None:
         """Returns the plan for a key, or None if there is none.
@@ -60,4 +69,5 @@ class EagerCache:
     def clear(self) -> None:
         """Removes all plans."""
         self._plans.clear()
+        self._recent.clear()
         self._seen_once.clear()

@@ -278,7 +278,8 @@ def nanmean(
 @eager_cached(compiled=True)
 def _mean(x: Array, where: Array | None, *, over: tuple[int, ...], dtype: DType | None, keepdims: bool) -> Array:
     value, included = _replace_nan_with_mask("nanmean", x, where)
-    return moments.mean_of("nanmean", value, over, dtype, keepdims, included)
+    summed = x if where is None else value  # the sum replaces what the mask excludes
+    return moments.mean_of("nanmean", summed, over, dtype, keepdims, included)
 
 
 def _check_arguments(

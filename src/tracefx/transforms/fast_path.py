@@ -83,6 +83,8 @@ class FastPathProgram(Generic[Out]):
     """The program, if calls on the host can take the fast path."""
     run: Callable[[list[Buffer]], Out] | None
     """The program as a function from the buffers of constants and leaves to the result; None if it needs more."""
+    donated: Mapping[int, str]
+    """The leaves that `run` deletes, with the names of these arguments for messages."""
     on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]] | None
     """Like `run`, but returns the outputs as a list."""
     memories: ArgumentMemories
@@ -106,12 +108,16 @@ class FastPathProgram(Generic[Out]):
             for i, aval in enumerate(avals)
         ]
         run: Callable[[list[Buffer]], Out] | None = None
+        donated: dict[int, str] = {}
         on_buffers = None if on_host is None else on_host.on_buffers
         if on_host is not None and on_buffers is not None:
             if has_one_output:
                 run = cast("Callable[[list[Buffer]], Out]", on_host.on_buffers_one)
             else:
                 run = _unflattening(output, on_buffers)
+        elif on_host is not None and (donating := on_host.on_donated_buffers) is not None:
+            run = _unflattening(output, donating[0])
+            donated = {i - len(consts): name for i, name in donating[1].items()}
         number_types = {number_aval(dtypes.scalar_dtype(kind)): kind for kind in (bool, int, float, complex)}
         return cls(
             key,
@@ -126,6 +132,7 @@ class FastPathProgram(Generic[Out]):
             output,
             on_host,
             run,
+            donated,
             on_buffers,
             ArgumentMemories(),
         )
@@ -150,9 +157,10 @@ class FastPathProgram(Generic[Out]):
             "settings": self.settings,
             **{f"aval_{i}": aval for i, aval in enumerate(self.avals)},
             **{f"static_{k}": s.value for k, s in enumerate(self.key.statics)},
+            **{f"donated_{i}": name for i, name in self.donated.items()},
         }
         leaves, consts = _leaves_source(self.key), len(self.const_buffers)
-        return generate_call(leaves, len(self.avals), consts, self.run is not None, variables)
+        return generate_call(leaves, len(self.avals), consts, self.run is not None, self.donated, variables)
 
     def run_on_leaves(self, leaves: Sequence[Any]) -> Out | Mismatch:
         """Runs the program on leaves of any kind; returns `MISMATCH` if one has another type than the program's."""
@@ -209,7 +217,7 @@ class FastPathProgram(Generic[Out]):
                 self.memories.put_back(memory)
 
     def call_with_buffers(self, leaves: Sequence[Any], buffers: Sequence[Buffer]) -> Out:
-        """Runs a program that needs more than buffers: elsewhere, with donated arguments, or with inputs as outputs."""
+        """Runs a program that needs more: elsewhere, with donations that XLA decides, or with inputs as outputs."""
         if self.on_host is None:  # the leaves are arrays with buffers on the host, or there are no leaves
             return self.output(self._call_elsewhere([*leaves]))
         return self.output(self.on_host.call_with_buffers([*self.consts, *leaves], buffers))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,11 +16,10 @@ from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.elementwise.selection import SelectN
 from tracefx.ops.operation import HasNumpyKernel
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType
+from tracefx.transforms.generated_calls import define
 
 Kernel: TypeAlias = Callable[..., Any]
 """A function of NumPy arrays that returns one array, or a sequence of them for a program with several outputs."""
-Step: TypeAlias = tuple[Kernel, int, int, int]
-"""A kernel and the registers of its up to three operands, then -1; with -1 alone, a function of all registers."""
 
 _MAX_CONSTANT_SIZE: Final = 1 << 12
 """The largest constant, in elements, that a plan may hold."""
@@ -154,61 +152,23 @@ def _in_order(
 ) -> Kernel:
     """Returns one function of the inputs that runs the kernels in order.
 
-    A call has a list of registers: the inputs, the constants, then the result of each step. Constants are copied to
-    the outputs, which may be donated.
+    Constants are copied to the outputs, which may be donated.
     """
-    if len(outs) == 1 and outs[0] in known:
-        constant = known[outs[0]]
-        return lambda *_: constant.copy()
     if len(steps) == 1:
         ((kernel, operands, results),) = steps
         if [*operands] == [*inputs] and [*results] == [*outs]:
             return kernel
-    used = {*outs, *[x for _, operands, _ in steps for x in operands]}
-    constants = {x: host for x, host in known.items() if x in used}
-    registers: dict[Atom, int] = {x: i for i, x in enumerate([*inputs, *constants])}
-    count = len(registers)
-    run: list[Step] = []
-    for kernel, operands, results in steps:
-        indices = [registers[x] for x in operands]
-        run.append(_step(kernel, indices))
-        registers[results[0]], whole, count = count, count, count + 1
-        if len(results) > 1:
-            for i, x in enumerate(results):
-                run.append(_step(itemgetter(i), [whole]))
-                registers[x], count = count, count + 1
-    out_registers = []
-    for x in outs:
-        if x in constants:
-            run.append(_step(np.ndarray.copy, [registers[x]]))
-        out_registers.append(count if x in constants else registers[x])
-        count += x in constants
-    return _runner(run, list(constants.values()), out_registers)
-
-
-def _step(kernel: Kernel, operands: Sequence[int]) -> Step:
-    if len(operands) > 3:
-        get = itemgetter(*operands)
-        return lambda registers: kernel(*get(registers)), -1, -1, -1
-    first, second, third = [*operands, -1, -1][:3]
-    return kernel, first, second, third
-
-
-def _runner(steps: Sequence[Step], constants: Sequence[NDArray], outs: Sequence[int]) -> Kernel:
-    single = outs[0] if len(outs) == 1 else None
-
-    def run(*inputs: NDArray) -> Any:
-        registers: list[Any] = [*inputs, *constants]
-        append = registers.append
-        for kernel, first, second, third in steps:
-            if third >= 0:
-                append(kernel(registers[first], registers[second], registers[third]))
-            elif second >= 0:
-                append(kernel(registers[first], registers[second]))
-            elif first >= 0:
-                append(kernel(registers[first]))
-            else:
-                append(kernel(registers))
-        return registers[single] if single is not None else [registers[i] for i in outs]
-
-    return run
+    names: dict[Atom, str] = {x: f"x{i}" for i, x in enumerate(inputs)}
+    variables: dict[str, object] = {}
+    used = dict.fromkeys([*outs, *[x for _, operands, _ in steps for x in operands]])
+    for i, x in enumerate([x for x in used if x in known]):
+        names[x], variables[f"c{i}"] = f"c{i}", known[x]
+    lines = [f"def replay({', '.join(names[x] for x in inputs)}):"]
+    for i, (kernel, operands, results) in enumerate(steps):
+        variables[f"k{i}"] = kernel
+        names.update({x: f"r{i}_{j}" for j, x in enumerate(results)})
+        targets = ", ".join([names[x] for x in results])
+        lines.append(f"    {targets} = k{i}({', '.join([names[x] for x in operands])})")
+    values = [f"{names[x]}.copy()" if x in known else names[x] for x in outs]
+    lines.append(f"    return {values[0]}" if len(values) == 1 else f"    return [{', '.join(values)}]")
+    return define("\n".join(lines), variables)

@@ -142,6 +142,12 @@ class SingleDeviceProgram(InspectableProgram):
         (aval,) = self.results
         return self._of_inputs(lambda buffers: ConcreteArray(aval, None, buffers[0]))
 
+    @property
+    def on_donated_buffers(self) -> tuple[Callable[[Sequence[Buffer]], list[ConcreteArray]], Mapping[int, str]] | None:
+        if not self.direct or not self.donated or self.donated != self.aliased:
+            return None
+        return self._run, {index: name for index, _, name in self._donations}
+
     @_smallest_result.default
     def _find_smallest_result(self) -> int | None:
         computed = [(self.results[out.index].nbytes, i) for i, out in enumerate(self.outputs) if type(out) is Result]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -206,6 +206,11 @@ class Div(Smooth, HasPullback):
     arity = 2
     domain = NUMBERS
     hlo = "stablehlo.divide"
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        kernel = super().numpy_kernel(*avals)
+        return np.true_divide if kernel is not None and dtypes.is_inexact(avals[0].dtype) else kernel
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
