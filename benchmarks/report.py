@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -48,6 +50,42 @@ def row(figure: Figure) -> tuple[str, ...]:
 def table(figures: Iterable[Figure]) -> str:
     """Returns a table in Markdown, with aligned columns."""
     return aligned_table([COLUMNS, *map(row, figures)])
+
+
+_INTRODUCTION: Final = """# tracefx and JAX on a CPU with {cores} cores
+
+`python -m benchmarks --page FILE` has written this page. {machine}.
+
+The *ratio* is the time of tracefx divided by the time of JAX: below 1, tracefx is faster. The *median* is that of a
+group; *faster* counts ratios below 0.9, *equal* those up to 1.1, *slower* the others, and *over* those above the target
+of the row, in the column *at most*. The *middle half* is the interquartile range of the ratios of single blocks: it is
+wide where other work on the machine disturbed the measurement.
+"""
+
+
+def page(figures: Iterable[Figure], descriptions: Mapping[str, str]) -> str:
+    """Returns a page in Markdown: a summary of the groups, and a table for each.
+
+    Args:
+        figures: The figures, ordered by groups.
+        descriptions: What is measured in a group, by its name.
+    """
+    summary: list[tuple[str, ...]] = [("", "benchmarks", "median", "faster", "equal", "slower", "over")]
+    sections = []
+    for group, members in itertools.groupby(figures, lambda figure: figure.group):
+        rows = [*members]
+        ratios = [figure.ratio for figure in rows]
+        faster, slower = sum(r < 0.9 for r in ratios), sum(r > 1.1 for r in ratios)
+        counts = faster, len(rows) - faster - slower, slower, sum(figure.verdict == "over" for figure in rows)
+        title = group.replace("_", " ").capitalize()
+        link = f"[{title}](#{title.lower().replace(' ', '-')})"
+        summary.append((link, str(len(rows)), f"{statistics.median(ratios):.2f}", *map(str, counts)))
+        sections.append(
+            f"## {title}\n\n{descriptions[group]}\n\n<details markdown>\n<summary>{len(rows)} benchmarks</summary>\n\n"
+            f"{table(rows)}\n\n</details>\n"
+        )
+    introduction = _INTRODUCTION.format(cores=os.cpu_count(), machine=machine())
+    return "\n".join([introduction, aligned_table(summary) + "\n", *sections])
 
 
 def aligned_table(rows: Sequence[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.harness import Figure, Run, Subject, measure, returned_value
-from benchmarks.report import as_json, machine, quantity, table
+from benchmarks.report import as_json, machine, page, quantity, table
 
 
 def fake_clock(times: dict[Run, list[float]]) -> Callable[[Run, int], float]:
@@ -85,13 +85,26 @@ def test_table_and_json_agree() -> None:
     assert report["machine"] == machine()
 
 
+def test_page_summarizes_groups() -> None:
+    rows = [Figure("some_calls", str(r), r, 1.0, r, r, 1.0) for r in (0.5, 0.95, 1.05, 1.5)]
+    text = page([*rows, Figure("other", "a", 1.0, 2.0, 0.5, 0.5, None)], {"some_calls": "Calls.", "other": "Others."})
+    (line,) = [line for line in text.splitlines() if "[Some calls](#some-calls)" in line]
+    assert [cell.strip() for cell in line.split("|")[2:-1]] == ["4", "1.00", "1", "2", "1", "2"]
+    assert "## Some calls\n\nCalls.\n" in text
+    assert {*command.DESCRIPTIONS} == {*command.GROUPS}
+    assert all(command.DESCRIPTIONS.values())
+
+
 def test_groups_are_selected_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = fake_clock({subject_function: [1.0], reference_function: [2.0]})
     subject = Subject("some", "a thing", subject_function, reference_function, blocks=1, calls=1, clock=clock)
     monkeypatch.setattr(command, "GROUPS", {"some": lambda: iter([subject]), "other": lambda: iter([1 / 0])})
-    command.main(["--only", "some", "--json", str(tmp_path / "figures.json")])
+    monkeypatch.setattr(command, "DESCRIPTIONS", {"some": "Things."})
+    files = ["--json", str(tmp_path / "figures.json"), "--page", str(tmp_path / "figures.md")]
+    command.main(["--only", "some", *files])
+    assert "| a thing | " in (tmp_path / "figures.md").read_text()
     assert "a thing" in capsys.readouterr().out
     assert [f["name"] for f in json.loads((tmp_path / "figures.json").read_text())["figures"]] == ["a thing"]
     with pytest.raises(SystemExit):
