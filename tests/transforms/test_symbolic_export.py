@@ -1,4 +1,4 @@
-"""Functions exported for symbolic shapes: types, values at several sizes, other processes, JAX, errors, derivatives."""
+"""Functions that `export` and `jit` trace for symbolic shapes: types, values, JAX, errors, derivatives."""
 
 from __future__ import annotations
 
@@ -400,3 +400,92 @@ def test_symbolic_shapes_outside_of_export() -> None:
     assert str(fx.eval_shape(lambda x: x @ x.T, fx.ShapeDtypeStruct((b, n), "float32")).shape) == "(b, b)"
     with pytest.raises(InconclusiveDimensionOperation, match="symbolic dimension"):
         fnp.zeros((b,))
+
+
+# ------------------------------------------------------------------ jit(f, shapes=...)
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_jit_traces_programs_once(name: str) -> None:
+    f, shapes = _PROGRAMS[name]
+    traces = []
+
+    def counted(*xs: Any) -> Any:
+        traces.append(xs)
+        return f(fx, fnp, *xs)
+
+    jitted = fx.jit(counted, shapes=shapes)
+    for sizes in _SIZES:
+        xs = arrays_for(shapes, sizes)
+        assert_near(jitted(*xs), fx.jit(lambda *xs: f(fx, fnp, *xs))(*xs), DERIVATIVE)
+    assert len(traces) == 1
+
+
+def test_jit_with_symbolic_shapes_is_transformed() -> None:
+    traces = []
+
+    @fx.jit(static_argnums=2, shapes=("b, n", None))
+    def f(x: Any, y: Any, power: int, *, scale: Any) -> Any:
+        traces.append((x.shape, y["bias"].shape, scale.shape, power))
+        return fnp.mean(fnp.tanh(x * scale) ** power, axis=0) + y["bias"]
+
+    def reference(x: Any, y: Any, power: int, *, scale: Any) -> Any:
+        return jnp.mean(jnp.tanh(x * scale) ** power, axis=0) + y["bias"]
+
+    y = {"bias": np.float32(0.5)}
+    for b, n in ((1, 1), (2, 3), (5, 4)):
+        x, scale = arrays_for(("b, n", "1"), {"b": b, "n": n})
+        assert_near(f(x, y, 2, scale=scale), reference(x, y, 2, scale=scale), DERIVATIVE)
+        assert_near(
+            fx.grad(lambda x, scale=scale: fnp.sum(f(x, y, 2, scale=scale)))(x),
+            jax.grad(lambda x, scale=scale: jnp.sum(reference(x, y, 2, scale=scale)))(x),
+            DERIVATIVE,
+        )
+        batch = np.stack([x, 2 * x])
+        assert_near(
+            fx.vmap(lambda x, scale=scale: f(x, y, 2, scale=scale))(batch),
+            jax.vmap(lambda x, scale=scale: reference(x, y, 2, scale=scale))(batch),
+            DERIVATIVE,
+        )
+    assert [(str(x), *others) for x, *others in traces] == [("(b, n)", (), (1,), 2)]
+    assert f.explain_retrace(np.ones((9, 8), "f"), y, 2, scale=np.ones(1, "f")) == "f has a trace for these arguments"
+    assert "was f32[1] and is f32[2]" in f.explain_retrace(np.ones((9, 2), "f"), y, 2, scale=np.ones(2, "f"))
+    f(np.ones((5, 4), np.float32), y, 3, scale=np.ones(1, np.float32))
+    assert len(traces) == 2
+    exported = fx.export(fx.jit(lambda x: f(x, y, 2, scale=np.ones(1, np.float32))))(
+        fx.ShapeDtypeStruct(fx.symbolic_shape("r, 2"), "float32")
+    )
+    assert str(exported.out_avals) == "(f32[2],)"
+
+
+def test_jit_takes_constraints_with_symbolic_types() -> None:
+    def first(x: Any) -> Any:
+        return x[:4] if x.shape[0] >= 4 else x
+
+    with pytest.raises(InconclusiveDimensionOperation, match="b >= 4"):
+        fx.jit(first, shapes="b")(np.ones(5))
+    types = fx.symbolic_args_specs((np.ones(1, np.float32),), ("b",), constraints=("b >= 4",))
+    jitted = fx.jit(first, shapes=types)
+    assert jitted(np.arange(6.0)).tolist() == jitted(np.arange(5.0)).tolist() == [0, 1, 2, 3]
+    with pytest.raises(ShapeError, match=r"first was traced for .* f32\[b\].*do not satisfy the constraint b >= 4"):
+        jitted(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "error", "message"),
+    [
+        (("b, n", "n"), ShapeError, "the size 5 of the argument `y` of f along axis 0, which is not n = 4"),
+        (("b, n", "b, n"), ValueError, r"jit of f: shapes: 'b, n' has 2 axes, but the argument is of type f32\[5\]"),
+        (("2*b, _", None), ShapeError, "which is not 2\\*b for an integer b >= 1"),
+        (("b +, n", None), ValueError, "b \\+"),
+        ((3, None), TypeError, "jit of f: shapes must be strings such as 'b, _', ShapeDtypeStruct or None, got 3"),
+        ((None, None, "b"), ValueError, "jit of f: shapes"),
+    ],
+)
+def test_shapes_of_jit_that_do_not_fit(shapes: Any, error: type[Exception], message: str) -> None:
+    @fx.jit(shapes=shapes)
+    def f(x: Any, y: Any) -> Any:
+        return fnp.sum(x) + fnp.sum(y)
+
+    with pytest.raises(error, match=message):
+        f(np.ones((3, 4), np.float32), np.ones(5, np.float32))

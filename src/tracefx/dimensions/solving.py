@@ -81,15 +81,16 @@ def solve_variables(avals: Sequence[ShapedArray], name: str) -> list[SolvedVaria
 
 
 def match_shapes(
-    avals: Sequence[ShapedArray], shapes: Sequence[Shape], names: Sequence[str], function: str
+    avals: Sequence[ShapedArray], shapes: Sequence[Shape], names: Sequence[str], function: str, made: str = "exported"
 ) -> tuple[tuple[str, int], ...]:
-    """Returns the sizes of the dimension variables for which shapes of arguments match the exported ones.
+    """Returns the sizes of the dimension variables for which shapes of arguments match symbolic ones.
 
     Args:
-        avals: The types of the arguments of the export.
+        avals: The types of the arguments for which the function was exported or traced.
         shapes: The shapes of the arguments of a call, of the same ranks.
         names: The arguments in messages.
         function: The name of the function.
+        made: What was done for the types, in messages. "exported" by default.
 
     Raises:
         ShapeError: If there are no such sizes. It is a ValueError and a TypeError.
@@ -100,7 +101,7 @@ def match_shapes(
     def fail(problem: str) -> ShapeError:
         types = ", ".join([f"{name} of type {aval}" for name, aval in zip(names, avals, strict=True)])
         where = f" ({'; '.join(origins)})" if origins else ""
-        return ShapeError(f"{function} was exported for {types}, but {problem}{where}")
+        return ShapeError(f"{function} was {made} for {types}, but {problem}{where}")
 
     for name, argument, axis, coefficient, rest in solve_variables(avals, function):
         size = shapes[argument][axis]

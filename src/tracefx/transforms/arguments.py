@@ -249,6 +249,22 @@ def check_argnums(argnums: object, transform: str, option: str = "argnums") -> N
         raise TypeError(f"{transform}: {option} must be an integer or a tuple of integers, got {argnums!r}")
 
 
+_STATIC_OR_TREE: Final = (
+    "; if the program may depend on its value, mark the argument as static, by static_argnums or static_argnames (for "
+    "`self`, static_argnums=0); if it is a container of arrays, register its type as a pytree node"
+)
+
+
+def require_arrays(leaves: Sequence[object], names: Callable[[], Sequence[str]]) -> None:
+    """Raises a TypeError that names the argument of a jitted function for a leaf that is not an array."""
+    for i, leaf in enumerate(leaves):
+        if not is_arraylike(leaf) and not isinstance(leaf, RefLike):
+            raise TypeError(
+                f"jit: {names()[i]} must be an array or a number, got {show_object(leaf)}"
+                f"{jax_hint(leaf) or _STATIC_OR_TREE}"
+            ) from None  # the error that led here gives a path instead of the argument's name
+
+
 class WrappedSignature:
     """The attribute `__signature__` of objects that wrap functions: `inspect` need not follow `__wrapped__`."""
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Concatenate, Final, Generic, Self, final, overload
+from typing import Any, ClassVar, Concatenate, Generic, Self, final, overload
 
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.bounded_cache import BoundedCache
 from tracefx.control.call import Call
-from tracefx.core import NDArray, Value, is_arraylike
+from tracefx.core import NDArray, Value
 from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.device import Device
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.meshes import MESH
 from tracefx.core.sharding import RequestedShardings, single_device_sharding
-from tracefx.core.values import jax_hint
+from tracefx.dimensions.bounds import SymbolicScope
 from tracefx.errors import DeviceMismatchError
 from tracefx.filtered_tracebacks import api_boundary
-from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
+from tracefx.interpreters.refs import Ref, read_refs, ref_arguments
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
@@ -31,8 +31,8 @@ from tracefx.transforms.arguments import (
     LEAF_TYPES,
     argument_names,
     fun_name,
+    require_arrays,
     require_callable,
-    show_object,
     to_arrays,
     to_inputs,
     to_values,
@@ -43,6 +43,7 @@ from tracefx.transforms.shape_dtype_struct import flatten_avals_and_refs
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, explicit_inputs, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
 from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
+from tracefx.transforms.symbolic_traces import symbolic_key, trace_at_sizes
 from tracefx.transforms.tracing import (
     MAX_TRACES,
     TRACES,
@@ -91,6 +92,7 @@ class Jit(TransformOf[Preserving]):
     inline: bool = field(default=False, validator=validate_flag)
     in_shardings: PyTree = None
     out_shardings: PyTree = None
+    shapes: PyTree = None
     compiler_options: CompilerOptions | None = None
     repeats: RepeatsMode | None = field(default=None, validator=validate_repeats)
     async_compile: bool = field(default=False, validator=validate_flag)
@@ -102,12 +104,6 @@ class Jit(TransformOf[Preserving]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         return Jitted(fun, self)
-
-
-_STATIC_OR_TREE: Final = (
-    "; if the program may depend on its value, mark the argument as static, by static_argnums or static_argnames (for "
-    "`self`, static_argnums=0); if it is a container of arrays, register its type as a pytree node"
-)
 
 
 @final
@@ -137,6 +133,7 @@ class Jitted(RepeatedCall[P, R]):
             )
         self._traces = TRACES.of(fun)
         self._programs = BoundedCache[TraceKey, tuple[Trace[R], Runnable]](MAX_TRACES)
+        self._scope = SymbolicScope(())
         self._has_shardings = options.in_shardings is not None or options.out_shardings is not None
         self._set_recent(())
 
@@ -216,7 +213,7 @@ class Jitted(RepeatedCall[P, R]):
         self, leaves: Sequence[object], dynamic: DynamicArguments, count: int
     ) -> tuple[list[object], dict[int, Ref]]:
         """Returns the leaves with references replaced by their contents, and the references by their positions."""
-        self._require_arrays(leaves, dynamic, count)
+        require_arrays(leaves, lambda: self._argument_names(dynamic, count))
         refs = ref_arguments(self._where, leaves)
         return read_refs(leaves, refs), refs
 
@@ -225,6 +222,11 @@ class Jitted(RepeatedCall[P, R]):
         cached = self._traces.get(cache_key)
         if cached is not None:
             return cached
+        symbolic = symbolic_key(key, self._options.shapes, self._scope, self._name)
+        if symbolic is not key:
+            traced = self._trace(symbolic, args, kwargs)
+            at_sizes = trace_at_sizes(traced, symbolic.avals, key.avals, self._leaf_names(key))
+            return cache_trace(self._traces, cache_key, at_sizes)
         dynamic, _ = self._static.split(self._where, args, kwargs)
         fun = self._static.bind_static(self._fun, args, kwargs)
         names = self._argument_names(dynamic, len(args))
@@ -238,15 +240,6 @@ class Jitted(RepeatedCall[P, R]):
     def _leaf_names(self, key: TraceKey) -> list[str]:
         args, kwargs = key.in_tree.unflatten(range(key.in_tree.num_leaves))
         return self._argument_names((args, kwargs), len(args) + sum(isinstance(s.key, int) for s in key.statics))
-
-    def _require_arrays(self, leaves: Sequence[object], dynamic: DynamicArguments, count: int) -> None:
-        """Raises a TypeError that names the argument for a leaf that is not an array."""
-        for i, leaf in enumerate(leaves):
-            if not is_arraylike(leaf) and not isinstance(leaf, RefLike):
-                raise TypeError(
-                    f"jit: {self._argument_names(dynamic, count)[i]} must be an array or a number, got "
-                    f"{show_object(leaf)}{jax_hint(leaf) or _STATIC_OR_TREE}"
-                ) from None  # the error that led here gives a path instead of the argument's name
 
     def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace[R], Runnable]:
         traced = self._trace(key, args, kwargs)
@@ -410,7 +403,7 @@ class Jitted(RepeatedCall[P, R]):
         >>> square.explain_retrace(1)
         '<lambda> would be traced anew: the argument `x` of <lambda> was f32[]* and is i32[]*'
         """
-        key = self._abstract_signature(args, kwargs)
+        key = symbolic_key(self._abstract_signature(args, kwargs), self._options.shapes, self._scope, self._name)
         cached = [k for k, static in self._traces if static == self._static]
         if key in cached:
             return f"{self._name} has a trace for these arguments"
@@ -497,6 +490,7 @@ def jit(
     inline: bool = False,
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
+    shapes: PyTree = None,
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
     async_compile: bool = False,
@@ -514,6 +508,7 @@ def jit(
     inline: bool = False,
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
+    shapes: PyTree = None,
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
     async_compile: bool = False,
@@ -531,6 +526,7 @@ def jit(
     inline: bool = False,
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
+    shapes: PyTree = None,
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
     async_compile: bool = False,
@@ -580,6 +576,9 @@ def jit(
         in_shardings: The shardings of the positional arguments: a sharding, a `PartitionSpec` of the mesh in use, or a
             pytree of them that is a prefix of the arguments. None, the default and a valid leaf, leaves it open.
         out_shardings: The shardings of the output, likewise.
+        shapes: Shapes of the positional arguments with dimension variables, such as `("b, n", None)`, as for
+            `symbolic_args_specs`, which gives them with constraints: `fun` is traced once for all sizes, and compiled
+            for each. Dimension variables are at least 1. None, the default and a valid leaf, means known sizes.
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
         repeats: `"share"` compiles runs of equal blocks, such as layers, once; `"auto"` does so unless temporaries
             would take much more memory; `"inline"` compiles each block. `"pieces"` makes an executable of each kind of
@@ -643,6 +642,7 @@ def jit(
         inline=inline,
         in_shardings=in_shardings,
         out_shardings=out_shardings,
+        shapes=shapes,
         compiler_options=compiler_options,
         repeats=repeats,
         async_compile=async_compile,

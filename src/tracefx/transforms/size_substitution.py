@@ -51,7 +51,7 @@ class _SizeSubstitution(FieldVisitor[object]):
         shape = tuple([self.dimension(n) if is_symbolic_dim(n) else n for n in value.shape])
         if any(not is_symbolic_dim(n) and n < 0 for n in shape):
             sizes = ", ".join([f"{name} = {size}" for name, size in self._sizes.items()])
-            raise ShapeError(f"the exported program has an array of type {value}, whose size is negative for {sizes}")
+            raise ShapeError(f"the program has an array of type {value}, whose size is negative for {sizes}")
         return value.update(shape=shape)
 
     @override

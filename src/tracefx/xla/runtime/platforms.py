@@ -38,7 +38,10 @@ def client(platform: str = HOST) -> Client:
 
     Raises:
         PlatformError: if the platform is not available; the message says which ones are, and what to do.
+        TypeError: if `platform` is not a string.
     """
+    if not isinstance(cast(object, platform), str):
+        raise TypeError(f"a platform must be a string such as 'cpu', got {platform!r}")
     with client_lock:
         return _start_host_client() if platform == HOST else _start_plugin_client(platform)
 
