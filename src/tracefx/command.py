@@ -20,6 +20,7 @@ from typing import Any, Final, final
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.version import __version__
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims
 from tracefx.errors import ParseError
 from tracefx.pictures import show
 from tracefx.pictures.stages import STAGE_NAMES
@@ -254,10 +255,12 @@ def _parse_value(node: ast.expr, types: Sequence[ShapeDtypeStruct]) -> Any:
 
 def _parse_type(text: str, whole: str) -> ShapeDtypeStruct:
     """Parses a type such as `f32[2,3]`; `whole` is the entire argument, for messages."""
+    inside = "" if text == whole else f" in {whole!r}"
     try:
         (aval,) = parse_jaxpr(f"{{ lambda ; a:{text}. let in () }}", {}).in_avals
     except ParseError as error:
         problem = str(error).partition("\n")[0].partition(": ")[2]
-        inside = "" if text == whole else f" in {whole!r}"
         raise UsageError(f"{text!r}{inside} is not a type: {problem}") from None
+    if has_symbolic_dims(aval.shape):
+        raise UsageError(f"{text!r}{inside} is not the type of an argument: its sizes must be integers")
     return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)

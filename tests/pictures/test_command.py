@@ -89,8 +89,12 @@ def test_show_members_and_programs_on_standard_output(capsys: pytest.CaptureFixt
         (["shown_here:loss", "f32[]"], "was given 1 type: missing a required argument: 'x'"),
         (["shown_here:loss", "f32[]", "f33[2]"], "show: 'f33[2]' is not a type: 'f33' names no dtype"),
         (
+            ["shown_here:loss", "(f32[2,%],)", "f32[]"],
+            "'f32[2,%]' in '(f32[2,%],)' is not a type: '%' is not part of a program",
+        ),
+        (
             ["shown_here:loss", "(f32[2,a],)", "f32[]"],
-            "'f32[2,a]' in '(f32[2,a],)' is not a type: expected a dimension",
+            "'f32[2,a]' in '(f32[2,a],)' is not the type of an argument: its sizes must be integers",
         ),
         (["shown_here:loss", "f32[2", "f32[]"], "'f32[2' is not the type of an argument: write one such as f32[8,128]"),
         (["shown_here:loss", "open('x')", "f32[]"], "\"open('x')\" is not the type of an argument"),

@@ -16,7 +16,7 @@ from typing_extensions import CapsuleType
 from tests.xla.samples import PACKED, SHAPES, AnyArray, address, by_dtype, same, values
 from tracefx.core.device import SupportsDLPack
 from tracefx.core.host_memory import ALIGNMENT, aligned_empty
-from tracefx.errors import DeletedArrayError
+from tracefx.errors import DeletedArrayError, PlatformError
 from tracefx.xla.runtime import bindings, buffers, executables, mlir, platforms
 from tracefx.xla.runtime.bindings import Buffer, Device
 from tracefx.xla.runtime.mlir import ir
@@ -31,7 +31,7 @@ def test_device_properties(device: Device) -> None:
 
 
 def test_unknown_platform_raises() -> None:
-    with pytest.raises(ValueError, match="'gpu'"):
+    with pytest.raises(PlatformError, match="'gpu'"):
         platforms.client("gpu")
 
 
