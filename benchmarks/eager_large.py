@@ -46,7 +46,7 @@ CALLS: Final[Mapping[str, Callable[[Large], object]]] = {
     "x + y": lambda m: m.x + m.y,
     "exp(x)": lambda m: m.np.exp(m.x),
     "tanh(x)": lambda m: m.np.tanh(m.x),
-    "log1p(|x|)": lambda m: m.np.log1p(abs(m.x)),
+    "log1p(abs(x))": lambda m: m.np.log1p(abs(m.x)),
     "expm1(x)": lambda m: m.np.expm1(m.x),
     "sigmoid(x)": lambda m: m.library.nn.sigmoid(m.x),
     "where(c, x, y)": lambda m: m.np.where(m.c, m.x, m.y),

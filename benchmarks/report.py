@@ -54,7 +54,8 @@ def table(figures: Iterable[Figure]) -> str:
 
 _INTRODUCTION: Final = """# tracefx and JAX on a CPU with {cores} cores
 
-`python -m benchmarks --page FILE` has written this page. {machine}.
+`python -m benchmarks --page FILE` has written this page.
+{machine}.
 
 The *ratio* is the time of tracefx divided by the time of JAX: below 1, tracefx is faster. The *median* is that of a
 group; *faster* counts ratios below 0.9, *equal* those up to 1.1, *slower* the others, and *over* those above the target
