@@ -20,6 +20,7 @@ from tests.sharding.processes_that_end import DONE as DONE
 from tests.sharding.processes_that_end import initialize, run
 from tracefx import NamedSharding, P, lax, random
 from tracefx.core import Array, NDArray
+from tracefx.sharding import AxisType
 from tracefx.testing.tolerances import DERIVATIVE, ulps_of
 
 
@@ -46,7 +47,7 @@ def all_checks(i: int, n: int, port: str) -> None:
     initialize(i, n, port)
     assert fx.distributed.is_initialized()
     check_devices(i, n)
-    mesh = fx.make_mesh((n, fx.device_count() // n), ("process", "here"))
+    mesh = fx.make_mesh((n, fx.device_count() // n), ("process", "here"), (AxisType.Auto, AxisType.Auto))
     check_arrays(i, n, mesh)
     check_shard_map(mesh)
     check_distributed_helpers(i, n)
