@@ -67,7 +67,7 @@ WITH_COMPLEX: Final = tuple(
 BEFORE_011: Final = (
     known_difference(
         "JAX uses the least 32-bit integer as initial value, and fails",
-        "numpy.max numpy.min numpy.ptp",
+        "numpy.max numpy.min numpy.minmax numpy.ptp",
         "dtype all int64",
         in_long_profile=("value all int64",),
     ),

@@ -87,6 +87,12 @@ def ternary_refusals(x: Any) -> tuple[Call, ...]:
 COMPLEX: Final = (c_grid(3), c_grid(3, seed=2))
 
 
+def one_minus_square(x: Any) -> Any:
+    """What `jax.lax.one_minus_square` computes."""
+    negated = jax.lax.neg(x)
+    return (1 - negated) * (1 + negated)
+
+
 def log2_of_inexact(x: Any) -> Any:
     """What `jax.lax.log2` computes."""
     if not jnp.issubdtype(jnp.result_type(x), jnp.inexact):
@@ -115,8 +121,8 @@ RECORDS: Final[tuple[Record, ...]] = (
     unary("abs", 0.3, 2.0, complex_too=False, dtypes=REALS),
     lax("abs", call(c_grid(3)), ulps=ELEMENTARY, dtypes=()),
     unary("square"),
-    unary("one_minus_square", via=via_newer("lax", "one_minus_square", lambda x: 1 - jax.lax.square(x))),
-    unary("log2", 0.3, 3.0, via=via_newer("lax", "log2", log2_of_inexact)),
+    unary("one_minus_square", ulps=ELEMENTARY, via=via_newer("lax", "one_minus_square", one_minus_square)),
+    unary("log2", 0.3, 3.0, ulps=ELEMENTARY, via=via_newer("lax", "log2", log2_of_inexact)),
     lax(
         "polynomial",
         call(grid(2, 3), [0.5, grid(2, 1), grid()]),
