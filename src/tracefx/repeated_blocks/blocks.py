@@ -279,7 +279,7 @@ def _equal_blocks(uses: Uses, start: int, period: int, count: int) -> Repeat:
 
 
 def _first_difference(uses: Uses, start: int, period: int, count: int) -> str:
-    """Returns how the first of `count` blocks of alike equations that is another than the one before differs from it.
+    """Describes the first difference between neighbouring blocks, of `count` blocks with the same primitives.
 
     Returns an empty text if all are equal.
     """

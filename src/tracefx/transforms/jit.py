@@ -133,7 +133,7 @@ class Jitted(RepeatedCall[P, R]):
             )
         self._traces = TRACES.of(fun)
         self._programs = BoundedCache[TraceKey, tuple[Trace[R], Runnable]](MAX_TRACES)
-        self._scope = SymbolicScope(())
+        self._scope = None if options.shapes is None else SymbolicScope()
         self._has_shardings = options.in_shardings is not None or options.out_shardings is not None
         self._set_recent(())
 

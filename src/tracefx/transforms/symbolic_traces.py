@@ -20,16 +20,16 @@ from tracefx.transforms.tracing import Trace, TraceKey
 R = TypeVar("R")
 
 
-def symbolic_key(key: TraceKey, shapes: PyTree, scope: SymbolicScope, name: str) -> TraceKey:
+def symbolic_key(key: TraceKey, shapes: PyTree, scope: SymbolicScope | None, name: str) -> TraceKey:
     """Returns the key of the trace for all sizes; `key` itself if the sizes of all arguments are to be known.
 
     Args:
         key: The key of a call. If it has symbolic sizes, those of an enclosing trace, it is returned.
-        shapes: The shapes of the positional arguments, as for `jit`; None if all sizes are to be known.
-        scope: The scope of the dimension variables in texts.
+        shapes: The shapes of the positional arguments, as for `jit`.
+        scope: The scope of the dimension variables in texts; None if all sizes are to be known.
         name: The name of the function in messages.
     """
-    if shapes is None or is_symbolic(key.avals):
+    if scope is None or is_symbolic(key.avals):
         return key
     positional, _ = key.in_tree.children()
     what = f"jit of {name}: shapes"
